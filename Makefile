@@ -1,0 +1,66 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BIN := $(CURDIR)/bin
+IMAGE ?= tierlimit:dev
+
+# Where generated files go; verify-generated.sh puts them elsewhere to compare.
+OBJECT_DIR ?= api/v1alpha1
+CRD_DIR ?= config/crd/bases
+RBAC_DIR ?= config/rbac
+
+.PHONY: help
+help: ## Show the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Use
+
+.PHONY: run
+run: build ## Run local mode: the sample tiers and the embedded store, without Redis or a cluster
+	$(BIN)/tierlimit --tiers config/samples
+
+.PHONY: build
+build: ## Build the static binary bin/tierlimit
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$(VERSION)" -o $(BIN)/tierlimit ./cmd/tierlimit
+
+.PHONY: image
+image: ## Build the image IMAGE (default tierlimit:dev) with Docker
+	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+##@ Develop
+
+.PHONY: test
+test: setup ## Install or build what the tests need, then run them all, with the race detector
+	KUBEBUILDER_ASSETS="$$(hack/setup-controlplane.sh)" go test -race -count=1 -timeout 20m ./...
+
+.PHONY: verify
+verify: tools ## Check that generated files are fresh, formatting, vet and lint
+	go mod tidy -diff
+	hack/verify-generated.sh
+	unformatted=$$(gofmt -l .); [[ -z $$unformatted ]] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	$(BIN)/golangci-lint-kube-api-linter run
+
+.PHONY: lint
+lint: tools ## Run the linters and let them mend what they can
+	$(BIN)/golangci-lint-kube-api-linter run --fix
+
+.PHONY: bench
+bench: setup ## Run the benchmarks of the limiter and of the check endpoint against a real Redis
+	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/webhookserver
+
+.PHONY: generate
+generate: tools ## Generate deep copies, the CustomResourceDefinition and the RBAC role
+	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/... output:object:dir=$(OBJECT_DIR)
+	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=$(CRD_DIR)
+	$(BIN)/controller-gen rbac:roleName=tierlimit paths="{./internal/...,./cmd/...}" output:rbac:dir=$(RBAC_DIR)
+
+.PHONY: setup
+setup: ## Install Debian packages that the tests need, if they are missing
+	hack/setup.sh
+
+.PHONY: tools
+tools: ## Install the pinned development tools into bin/
+	GOBIN=$(BIN) go -C hack/tools install tool

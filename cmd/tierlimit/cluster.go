@@ -1,0 +1,96 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tierlimit/tierlimit/api/v1alpha1"
+	"github.com/tierlimit/tierlimit/internal/controller"
+	"github.com/tierlimit/tierlimit/internal/tier"
+)
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// serveCluster runs in a cluster: the tiers are its RateLimitTiers. Every replica does the same,
+// there is no leader.
+func serveCluster(ctx context.Context, o options, log logr.Logger) error {
+	client, err := redisClient(o)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	restConfig, err := clusterConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("no access to a cluster: %w; to run without one use --tiers DIR", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                 scheme,
+		Logger:                 log,
+		HealthProbeBindAddress: o.healthAddress,
+		Metrics: metricsserver.Options{
+			BindAddress:    o.metricsAddress,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	var tiers tier.Table
+	check, err := checkServer(o, &tiers, client, log)
+	if err != nil {
+		return err
+	}
+	reconciler := &controller.Reconciler{
+		Client:           mgr.GetClient(),
+		Recorder:         mgr.GetEventRecorder("tierlimit"),
+		Table:            &tiers,
+		GloballyDisabled: o.disabled,
+	}
+	if err := addTo(mgr, check, reconciler, &tiers); err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	log.Info("answering checks", "version", version(), "address", check.Listener.Addr().String(),
+		"defaultTier", o.defaultTier, "redis", client.Options().Addr, "disabled", o.disabled)
+	return mgr.Start(ctx)
+}
+
+// clusterConfig finds the access to the cluster as kubectl does and, in a pod, uses its service
+// account.
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+}
+
+// addTo adds everything that runs to the manager.
+func addTo(mgr ctrl.Manager, check *manager.Server, reconciler *controller.Reconciler, tiers *tier.Table) error {
+	if err := mgr.Add(check); err != nil {
+		return err
+	}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("tiers", tiersLoaded(tiers))
+}

@@ -1,0 +1,125 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tierlimit/tierlimit/internal/tier"
+	"github.com/tierlimit/tierlimit/internal/tierfile"
+)
+
+// serveLocal runs without a cluster: the tiers come from files and, unless a Redis is given, the
+// log is kept in this process.
+func serveLocal(ctx context.Context, o options, log logr.Logger) error {
+	var tiers tier.Table
+	source, err := tierfile.NewSource(o.tiersDir, &tiers, log.WithName("tiers"))
+	if err != nil {
+		return err
+	}
+	if err := source.Load(); err != nil {
+		return fmt.Errorf("--tiers: %w", err)
+	}
+	if tiers.Lookup(o.defaultTier) == nil {
+		log.Error(nil, "the default tier does not exist: checks that name no other tier are answered with 503", "defaultTier", o.defaultTier)
+	}
+
+	group, ctx := errgroup.WithContext(ctx)
+	client, err := localStore(ctx, group, o, log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	servers, err := localServers(o, &tiers, client, log)
+	if err != nil {
+		return err
+	}
+	for _, server := range servers {
+		group.Go(func() error { return server.Start(logr.NewContext(ctx, log)) })
+	}
+	group.Go(func() error { return source.Start(ctx) })
+	log.Info("answering checks", "version", version(), "address", servers[0].Listener.Addr().String(),
+		"tiers", o.tiersDir, "defaultTier", o.defaultTier, "embeddedStore", o.redisURL == "", "disabled", o.disabled)
+	return group.Wait()
+}
+
+// localServers returns the servers to run, that of the check endpoint first.
+func localServers(o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) ([]*manager.Server, error) {
+	check, err := checkServer(o, tiers, client, log)
+	if err != nil {
+		return nil, err
+	}
+	servers := []*manager.Server{check}
+	if o.healthAddress != off {
+		mux := http.NewServeMux()
+		mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{}))
+		mux.Handle("/readyz", http.StripPrefix("/readyz", &healthz.Handler{Checks: map[string]healthz.Checker{"tiers": tiersLoaded(tiers)}}))
+		health, err := listen("health", "health-probe-bind-address", o.healthAddress, mux)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, health)
+	}
+	if o.metricsAddress != off {
+		mux := http.NewServeMux()
+		mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
+		metrics, err := listen("metrics", "metrics-bind-address", o.metricsAddress, mux)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, metrics)
+	}
+	return servers, nil
+}
+
+// localStore returns a client for the Redis that was asked for or else for the embedded store.
+func localStore(ctx context.Context, group *errgroup.Group, o options, log logr.Logger) (*redis.Client, error) {
+	if o.redisURL != "" {
+		return redisClient(o)
+	}
+	store := miniredis.NewMiniRedis()
+	if err := store.StartAddr("127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("starting the embedded store: %w", err)
+	}
+	log.Error(nil, "NO REDIS GIVEN: the log is kept in the memory of this process, is lost when it ends and is not shared with others; "+
+		"for anything but a trial set "+envRedisURL)
+	group.Go(func() error {
+		expireKeys(ctx, store)
+		return nil
+	})
+	o.redisURL = "redis://" + store.Addr()
+	return redisClient(o)
+}
+
+// expireInterval is how often keys of the embedded store expire.
+const expireInterval = 100 * time.Millisecond
+
+// expireKeys lets time pass in the embedded store, which does not do so by itself, until ctx ends.
+// The store is not closed then, because the last checks may still need it.
+func expireKeys(ctx context.Context, store *miniredis.Miniredis) {
+	ticker := time.NewTicker(expireInterval)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			store.FastForward(now.Sub(last))
+			last = now
+		}
+	}
+}

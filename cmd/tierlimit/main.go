@@ -1,0 +1,60 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command tierlimit answers rate limit checks by the RateLimitTiers of a cluster or, in local mode,
+// of a directory.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run runs the program until ctx ends and returns its exit code: 0, 1 for an error, 2 for a wrong
+// command line. An error is one line on stderr.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args, getenv)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, usage())
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "tierlimit: %v (see tierlimit --help)\n", err)
+		return 2
+	case o.version:
+		fmt.Fprintln(stdout, "tierlimit", version())
+		return 0
+	}
+	log := newLogger(o, stderr)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	redis.SetLogger(redisLogger{log.WithName("redis")})
+	if err := serve(ctx, o, log); err != nil {
+		fmt.Fprintf(stderr, "tierlimit: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, o options, log logr.Logger) error {
+	if o.disabled {
+		log.Error(nil, "RATE_LIMIT_DISABLED is set: EVERY REQUEST OF EVERY TIER PASSES until it is unset and this process restarted")
+	}
+	if o.local() {
+		return serveLocal(ctx, o, log)
+	}
+	return serveCluster(ctx, o, log)
+}

@@ -1,0 +1,174 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tierlimit/tierlimit/pkg/limiter"
+)
+
+// Environment variables.
+const (
+	envRedisURL = "REDIS_URL"
+	envDisabled = "RATE_LIMIT_DISABLED"
+)
+
+// off is the bind address of a server that is not wanted.
+const off = "0"
+
+// options is what the command line and the environment ask for.
+type options struct {
+	tiersDir       string
+	redisURL       string
+	redisTimeout   time.Duration
+	bindAddress    string
+	healthAddress  string
+	metricsAddress string
+	defaultTier    string
+	kubeconfig     string
+	logLevel       string
+	logFormat      string
+	version        bool
+	disabled       bool // RATE_LIMIT_DISABLED
+}
+
+// local returns whether the tiers come from a directory instead of a cluster.
+func (o options) local() bool { return o.tiersDir != "" }
+
+func flags(o *options) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("tierlimit", pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.Usage = func() {} // a wrong flag is one line, not a page
+	fs.StringVar(&o.tiersDir, "tiers", "", "local mode: read RateLimitTiers from the YAML files in `DIR` and follow their changes, instead of from a cluster")
+	fs.StringVar(&o.redisURL, "redis-url", "", "Redis to keep the log in, as redis://[user:password@]host[:port][/database], or rediss:// for TLS; better given as $"+envRedisURL+", since it carries a password; local mode has an embedded store without it")
+	fs.DurationVar(&o.redisTimeout, "redis-timeout", limiter.DefaultTimeout, "longest `time` that a check waits for Redis before the tier's failurePolicy decides")
+	fs.StringVar(&o.defaultTier, "default-tier", "free", "`name` of the tier for checks that name none, or one that does not exist")
+	fs.StringVar(&o.bindAddress, "bind-address", ":8080", "`address` of the check endpoint")
+	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 switches them off")
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "`address` of /metrics: HTTPS with the API server's authentication and authorization, plain HTTP in local mode; 0 switches it off")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the access to the cluster; without it $KUBECONFIG, ~/.kube/config or the service account of the pod")
+	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` to log: debug, info or error")
+	fs.StringVar(&o.logFormat, "log-format", "", "`format` of the log: text or json (default text in local mode, json in a cluster)")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+	return fs
+}
+
+func usage() string {
+	fs := flags(&options{})
+	return `tierlimit answers rate limit checks (GET /check?tier=free&user=...) by RateLimitTiers.
+
+In a cluster, where it reads RateLimitTier objects:
+  ` + envRedisURL + `=redis://:password@redis:6379 tierlimit
+
+Local mode, with RateLimitTiers from YAML files:
+  tierlimit --tiers config/samples
+
+Flags:
+` + fs.FlagUsagesWrapped(100) + `
+Environment:
+  ` + envRedisURL + `             the same as --redis-url, which goes first
+  ` + envDisabled + `   true lets every request of every tier pass (kill switch); Redis is not asked
+`
+}
+
+// parseOptions reads and checks the command line and the environment.
+func parseOptions(args []string, getenv func(string) string) (options, error) {
+	var o options
+	fs := flags(&o)
+	if err := fs.Parse(args); err != nil {
+		return options{}, err
+	}
+	if o.version {
+		return o, nil
+	}
+	if fs.NArg() > 0 {
+		return options{}, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if o.redisURL == "" {
+		o.redisURL = getenv(envRedisURL)
+	}
+	if value := getenv(envDisabled); value != "" {
+		var err error
+		if o.disabled, err = strconv.ParseBool(value); err != nil {
+			return options{}, fmt.Errorf("%s is %q: use true or false", envDisabled, value)
+		}
+	}
+	if o.logFormat == "" {
+		o.logFormat = "json"
+		if o.local() {
+			o.logFormat = "text"
+		}
+	}
+	return o, o.validate(fs)
+}
+
+func (o options) validate(fs *pflag.FlagSet) error {
+	if fs.Changed("tiers") && o.tiersDir == "" {
+		return errors.New("--tiers is empty: give the directory with the tiers")
+	}
+	if o.redisURL == "" && !o.local() {
+		return errors.New("no Redis: set " + envRedisURL + " or --redis-url to redis://[user:password@]host[:port]; only local mode (--tiers DIR) works without")
+	}
+	if o.redisTimeout <= 0 {
+		return fmt.Errorf("--redis-timeout is %v: use a time above 0, such as 500ms", o.redisTimeout)
+	}
+	if len(validation.IsDNS1123Subdomain(o.defaultTier)) > 0 {
+		return fmt.Errorf("--default-tier is %q, which cannot be the name of a RateLimitTier", o.defaultTier)
+	}
+	for _, address := range []struct {
+		flag, value string
+		canBeOff    bool
+	}{
+		{"bind-address", o.bindAddress, false},
+		{"health-probe-bind-address", o.healthAddress, true},
+		{"metrics-bind-address", o.metricsAddress, true},
+	} {
+		if err := validateAddress(address.value, address.canBeOff); err != nil {
+			return fmt.Errorf("--%s is %q: %w", address.flag, address.value, err)
+		}
+	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		return fmt.Errorf("--log-format is %q: use text or json", o.logFormat)
+	}
+	if _, err := parseLevel(o.logLevel); err != nil {
+		return err
+	}
+	return nil
+}
+
+func validateAddress(address string, canBeOff bool) error {
+	if canBeOff && address == off {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return errors.New("use [host]:port, such as :8080 or 127.0.0.1:8080")
+	}
+	return nil
+}
+
+func parseLevel(level string) (slog.Level, error) {
+	switch strings.ToLower(level) {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("--log-level is %q: use debug, info or error", level)
+}

@@ -1,0 +1,86 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWrongCommandLine expects one line that says what to do, and never a password.
+func TestWrongCommandLine(t *testing.T) {
+	occupied := strings.TrimPrefix(start(t, nil, "--tiers", "config/samples").check, "http://")
+	empty := t.TempDir()
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, "free.yaml"), []byte("kind: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	samples := filepath.Join("..", "..", "config", "samples")
+	cases := map[string]struct {
+		args []string
+		env  map[string]string
+		code int
+		want string
+	}{
+		"UnknownFlag":     {args: []string{"--tires", "x"}, code: 2, want: "unknown flag: --tires"},
+		"BadValue":        {args: []string{"--redis-timeout", "soon"}, code: 2, want: `invalid argument "soon" for "--redis-timeout"`},
+		"NegativeTimeout": {args: []string{"--tiers", samples, "--redis-timeout", "-1s"}, code: 2, want: "--redis-timeout is -1s"},
+		"Argument":        {args: []string{"config/samples"}, code: 2, want: `unexpected argument "config/samples"`},
+		"NoRedis":         {code: 2, want: "no Redis: set REDIS_URL"},
+		"EmptyTiers":      {args: []string{"--tiers="}, code: 2, want: "--tiers is empty"},
+		"BadAddress":      {args: []string{"--tiers", samples, "--bind-address", "8080"}, code: 2, want: `--bind-address is "8080": use [host]:port`},
+		"BadPort":         {args: []string{"--tiers", samples, "--metrics-bind-address", ":99999"}, code: 2, want: `--metrics-bind-address is ":99999"`},
+		"CheckOff":        {args: []string{"--tiers", samples, "--bind-address", "0"}, code: 2, want: `--bind-address is "0"`},
+		"BadDefaultTier":  {args: []string{"--tiers", samples, "--default-tier", "Free"}, code: 2, want: `--default-tier is "Free"`},
+		"BadLevel":        {args: []string{"--tiers", samples, "--log-level", "loud"}, code: 2, want: "use debug, info or error"},
+		"BadFormat":       {args: []string{"--tiers", samples, "--log-format", "xml"}, code: 2, want: "use text or json"},
+		"BadSwitch":       {args: []string{"--tiers", samples}, env: map[string]string{"RATE_LIMIT_DISABLED": "maybe"}, code: 2, want: `RATE_LIMIT_DISABLED is "maybe": use true or false`},
+		"BadURL":          {args: []string{"--tiers", samples, "--redis-url", "redis://:se/cret@h"}, code: 1, want: "--redis-url (or REDIS_URL): "},
+		"BadEnvURL":       {args: []string{"--tiers", samples}, env: map[string]string{"REDIS_URL": "http://:secret@h"}, code: 1, want: "does not begin with redis://"},
+		"NoSuchDir":       {args: []string{"--tiers", "no/such/dir"}, code: 1, want: "--tiers: open no/such/dir: no such file or directory"},
+		"EmptyDir":        {args: []string{"--tiers", empty}, code: 1, want: "no *.yaml file with a RateLimitTier"},
+		"BrokenFile":      {args: []string{"--tiers", broken}, code: 1, want: "free.yaml:1: "},
+		"Occupied":        {args: []string{"--tiers", samples, "--bind-address", occupied}, code: 1, want: "--bind-address: listen tcp " + occupied},
+		"NoKubeconfig":    {args: []string{"--kubeconfig", "no/such/file"}, env: map[string]string{"REDIS_URL": "redis://h"}, code: 1, want: "no access to a cluster: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), tc.args, func(name string) string { return tc.env[name] }, &stdout, &stderr)
+			lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+			last := lines[len(lines)-1]
+			if code != tc.code || !strings.HasPrefix(last, "tierlimit: ") || !strings.Contains(last, tc.want) || stdout.Len() > 0 {
+				t.Errorf("code %d, want %d with %q:\n%s%s", code, tc.code, tc.want, &stdout, &stderr)
+			}
+			for i, line := range lines[:len(lines)-1] {
+				if !strings.Contains(line, "level=") { // the log of a start that went some way
+					t.Errorf("line %d is neither a log line nor the error: %s", i, line)
+				}
+			}
+			if strings.Contains(stderr.String(), "cret") {
+				t.Errorf("the password shows:\n%s", &stderr)
+			}
+		})
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	none := func(string) string { return "" }
+	if code := run(t.Context(), []string{"--help"}, none, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Errorf("--help: code %d, %s", code, &stderr)
+	}
+	for _, want := range []string{"--tiers DIR", "--redis-url", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("--help does not mention %s:\n%s", want, &stdout)
+		}
+	}
+	stdout.Reset()
+	if code := run(t.Context(), []string{"--version"}, none, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "tierlimit ") {
+		t.Errorf("--version: code %d, %s", code, &stdout)
+	}
+}

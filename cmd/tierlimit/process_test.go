@@ -1,0 +1,244 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tierlimit/tierlimit/internal/clustertest"
+)
+
+// binary is the program under test, built by TestMain with the race detector.
+var binary string
+
+// cluster is the API server that the tests in this package share.
+var cluster *clustertest.Cluster
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard()) // of the test's own control plane
+	dir, err := os.MkdirTemp("", "tierlimit-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "tierlimit")
+	if output, err := exec.Command("go", "build", "-race", "-ldflags", "-X main.stamped=v0.0.0-test", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Printf("building the binary: %v\n%s", err, output)
+		return 1
+	}
+	if cluster, err = clustertest.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer func() { _ = cluster.Stop() }()
+	return m.Run()
+}
+
+// process is a running tierlimit.
+type process struct {
+	t                      testing.TB
+	cmd                    *exec.Cmd
+	check, health, metrics string // base URLs
+	log                    *logBuffer
+	ended                  chan error
+}
+
+// start runs the binary on free ports until the test ends, and waits until it is ready. env is
+// added to an environment without any of the program's own variables.
+func start(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	p := launch(t, env, args...)
+	eventually(t, "the process is ready", func() bool {
+		select {
+		case err := <-p.ended:
+			t.Fatalf("tierlimit ended: %v\n%s", err, p.log)
+		default:
+		}
+		return status(p.health+"/readyz") == http.StatusOK
+	})
+	return p
+}
+
+// launch is start without the wait.
+func launch(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	check, health, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
+	p := &process{
+		t: t, check: "http://" + check, health: "http://" + health, metrics: metrics,
+		log: new(logBuffer), ended: make(chan error, 1),
+	}
+	p.cmd = exec.Command(binary, append([]string{
+		"--bind-address", check, "--health-probe-bind-address", health, "--metrics-bind-address", metrics,
+	}, args...)...)
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if name != envRedisURL && name != envDisabled && name != "KUBECONFIG" {
+			p.cmd.Env = append(p.cmd.Env, variable)
+		}
+	}
+	p.cmd.Env = append(p.cmd.Env, env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	p.cmd.Dir = clustertest.Root()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		p.ended <- nil
+		if t.Failed() {
+			t.Logf("tierlimit %v printed:\n%s", args, p.log)
+		}
+		if strings.Contains(p.log.String(), "DATA RACE") {
+			t.Error("the race detector has found a race in the binary")
+		}
+	})
+	return p
+}
+
+// stop asks the process to end and returns how it did.
+func (p *process) stop() error {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	err := <-p.ended
+	p.ended <- err
+	return err
+}
+
+// reply is an answer to a check.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r reply) String() string { return fmt.Sprintf("%d %v %s", r.status, r.header, r.body) }
+
+// ask makes one check with this query.
+func (p *process) ask(query string) reply {
+	p.t.Helper()
+	return p.get(p.check + "/check?" + query)
+}
+
+func (p *process) get(url string) reply {
+	p.t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		p.t.Fatalf("%v\n%s", err, p.log)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return reply{status: response.StatusCode, header: response.Header, body: string(body)}
+}
+
+// statuses makes n checks one after the other.
+func (p *process) statuses(n int, query string) []int {
+	p.t.Helper()
+	var all []int
+	for range n {
+		all = append(all, p.ask(query).status)
+	}
+	return all
+}
+
+// askTogether makes n checks at once, spread over processes, and counts the statuses.
+func askTogether(t *testing.T, n int, query string, over ...*process) map[int]int {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	var (
+		mu     sync.Mutex
+		counts = map[int]int{}
+		begin  = make(chan struct{})
+		all    sync.WaitGroup
+	)
+	for i := range n {
+		all.Go(func() {
+			<-begin
+			response, err := client.Get(over[i%len(over)].check + "/check?" + query)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response.Body.Close()
+			mu.Lock()
+			counts[response.StatusCode]++
+			mu.Unlock()
+		})
+	}
+	close(begin)
+	all.Wait()
+	return counts
+}
+
+func status(url string) int {
+	response, err := http.Get(url)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// eventually waits, for 30 seconds at the most, until something is so.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatalf("it never came true that %s", what)
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// logBuffer collects what a process prints.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,135 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config_test applies the manifests to a real API server.
+package config_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tierlimit/tierlimit/internal/clustertest"
+)
+
+const serviceAccount = "system:serviceaccount:tierlimit-system:tierlimit"
+
+// TestManifests installs Tierlimit as the README says and looks at what the API server made of it.
+// The steps build on each other.
+func TestManifests(t *testing.T) {
+	cluster, err := clustertest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	admin := cluster.Kubeconfig(t, "admin", "system:masters")
+	kubectl := func(t *testing.T, input string, args ...string) string {
+		t.Helper()
+		output, err := cluster.Kubectl(t, admin, input, args...)
+		if err != nil {
+			t.Fatalf("kubectl %v: %v\n%s", args, err, output)
+		}
+		return output
+	}
+	// The cluster comes with the CustomResourceDefinition; config/default has to bring it.
+	kubectl(t, "", "delete", "--wait", "crd", "ratelimittiers.tierlimit.dev")
+
+	for _, step := range [][]string{
+		{"apply", "-f", "config/manager/namespace.yaml"},
+		{"apply", "-k", "config/default"},
+		{"wait", "--for=condition=Established", "crd/ratelimittiers.tierlimit.dev", "--timeout=30s"},
+		{"apply", "-k", "config/samples"},
+	} {
+		// A warning is about a deprecated field or a Pod that the namespace will refuse.
+		if output := kubectl(t, "", step...); strings.Contains(output, "Warning") {
+			t.Errorf("kubectl %v: %s", step, output)
+		}
+	}
+	t.Run("what is stored is what the manifests say", func(t *testing.T) {
+		for _, folder := range []string{"config/default", "config/samples"} {
+			kubectl(t, "", "diff", "-k", folder) // fails on a difference, and shows it
+		}
+	})
+	t.Run("the samples are there", func(t *testing.T) {
+		if got, want := kubectl(t, "", "get", "rlt", "-o", "jsonpath={.items[*].metadata.name}"), "enterprise free pro"; got != want {
+			t.Errorf("got tiers %q, want %q", got, want)
+		}
+	})
+	t.Run("rights", func(t *testing.T) { testRights(t, cluster, admin) })
+	t.Run("restricted Pod", func(t *testing.T) { testRestrictedPod(t, cluster, admin) })
+	t.Run("config/prometheus builds", func(t *testing.T) {
+		kubectl(t, "", "kustomize", "config/prometheus")
+	})
+}
+
+// testRights asks the API server what the service account may do.
+func testRights(t *testing.T, cluster *clustertest.Cluster, admin string) {
+	for _, c := range []struct{ ask, want string }{
+		{"get ratelimittiers.tierlimit.dev", "yes"},
+		{"list ratelimittiers.tierlimit.dev", "yes"},
+		{"watch ratelimittiers.tierlimit.dev", "yes"},
+		{"patch ratelimittiers.tierlimit.dev --subresource=status", "yes"},
+		{"create events.events.k8s.io --namespace=default", "yes"}, // where Events of cluster-scoped objects are
+		{"patch events.events.k8s.io --namespace=default", "yes"},
+		{"create tokenreviews.authentication.k8s.io", "yes"},
+		{"create subjectaccessreviews.authorization.k8s.io", "yes"},
+
+		{"create ratelimittiers.tierlimit.dev", "no"},
+		{"update ratelimittiers.tierlimit.dev", "no"},
+		{"patch ratelimittiers.tierlimit.dev", "no"},
+		{"delete ratelimittiers.tierlimit.dev", "no"},
+		{"update ratelimittiers.tierlimit.dev --subresource=status", "no"},
+		{"get secrets --namespace=tierlimit-system", "no"},
+		{"list configmaps --namespace=tierlimit-system", "no"},
+		{"create leases.coordination.k8s.io --namespace=tierlimit-system", "no"},
+		{"delete events.events.k8s.io --namespace=default", "no"},
+		{"get /metrics", "no"}, // of the API server, or of Tierlimit itself
+	} {
+		args := append([]string{"auth", "can-i", "--as=" + serviceAccount}, strings.Fields(c.ask)...)
+		output, _ := cluster.Kubectl(t, admin, "", args...) // "no" is exit code 1
+		lines := strings.Split(strings.TrimSpace(output), "\n")
+		if got := lines[len(lines)-1]; got != c.want { // warnings come before it
+			t.Errorf("%s: got %q, want %q", c.ask, output, c.want)
+		}
+	}
+}
+
+// testRestrictedPod creates the Pod that the Deployment describes, which no controller does here,
+// in its namespace, which admits restricted Pods only.
+func testRestrictedPod(t *testing.T, cluster *clustertest.Cluster, admin string) {
+	output, err := cluster.Kubectl(t, admin, "", "-n", "tierlimit-system", "get", "deployment", "tierlimit", "-o", "jsonpath={.spec.template}")
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	var pod struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Metadata   map[string]any `json:"metadata"`
+		Spec       map[string]any `json:"spec"`
+	}
+	if err := json.Unmarshal([]byte(output), &pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	pod.Metadata["namespace"] = "tierlimit-system"
+
+	create := func(name string) (string, error) {
+		pod.Metadata["name"] = name
+		manifest, err := json.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cluster.Kubectl(t, admin, string(manifest), "create", "-f", "-")
+	}
+	if output, err := create("restricted"); err != nil {
+		t.Errorf("the Pod of the Deployment was refused: %v: %s", err, output)
+	}
+	pod.Spec["hostNetwork"] = true
+	if output, err := create("unrestricted"); err == nil || !strings.Contains(output, "violates PodSecurity") {
+		t.Errorf("a Pod in the host's network was not refused: %s", output)
+	}
+}

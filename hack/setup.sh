@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs what the tests need from Debian's packages, and nothing when it is there already:
+# redis-server (the store), promtool (tests of the alerts) and a C compiler (the race detector).
+set -euo pipefail
+
+packages=()
+command -v redis-server >/dev/null || packages+=(redis-server)
+command -v promtool >/dev/null || packages+=(prometheus)
+command -v cc >/dev/null || packages+=(gcc libc6-dev)
+((${#packages[@]})) || exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "setup: this is not Debian or a relative of it: install ${packages[*]} with your package manager" >&2
+	exit 1
+fi
+as_root=()
+if ((EUID != 0)); then
+	command -v sudo >/dev/null || { echo "setup: run as root or install sudo: ${packages[*]} must be installed" >&2; exit 1; }
+	as_root=(sudo)
+fi
+echo "setup: installing ${packages[*]}" >&2
+
+# The packages would start their servers; the tests start their own, on free ports.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+	printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+	"${as_root[@]}" chmod +x "$policy"
+	trap '"${as_root[@]}" rm -f "$policy"' EXIT
+fi
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq >&2
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2

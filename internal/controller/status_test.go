@@ -1,0 +1,151 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tierlimit/tierlimit/api/v1alpha1"
+	"github.com/tierlimit/tierlimit/internal/tier"
+)
+
+// statusOf returns a status of a generation with these reasons and messages.
+func statusOf(generation int64, ready, enforcing metav1.Condition) v1alpha1.RateLimitTierStatus {
+	ready.ObservedGeneration, enforcing.ObservedGeneration = generation, generation
+	return v1alpha1.RateLimitTierStatus{ObservedGeneration: ptr.To(generation), Conditions: []metav1.Condition{ready, enforcing}}
+}
+
+var (
+	inForceNow = condition("Ready", metav1.ConditionTrue, "InForce", "Checks are answered by this spec: 5 requests a minute for each user.")
+	enforces   = condition("Enforcing", metav1.ConditionTrue, "Enforcing", "Requests over the budget are rejected.")
+	dryRun     = condition("Enforcing", metav1.ConditionFalse, "DryRun", "mode is DryRun: requests over the budget are counted and pass.")
+	disabled   = condition("Enforcing", metav1.ConditionFalse, "GloballyDisabled", "RATE_LIMIT_DISABLED is set: every request of every tier passes. Unset it to limit again.")
+	killed     = condition("Enforcing", metav1.ConditionFalse, "KillSwitchEngaged", "The kill switch is engaged: every request of this tier passes. Reason: Redis migration. Set spec.killSwitch.engaged to false to limit again.")
+	notInForce = condition("Enforcing", metav1.ConditionFalse, "NotInForce", "Checks for this tier fall back to the default tier.")
+	invalid    = condition("Ready", metav1.ConditionFalse, "Invalid", "The spec cannot be used: spec.mode is bad. The last good one stays in force.")
+	neverGood  = condition("Ready", metav1.ConditionFalse, "Invalid", "The spec cannot be used: spec.mode is bad.")
+)
+
+func TestStatusFor(t *testing.T) {
+	now := time.Date(2026, 12, 1, 6, 0, 0, 0, time.UTC)
+	at := metav1.NewTime(now)
+	bad := errors.New("spec.mode is bad")
+	until := killed
+	until.Message = strings.Replace(killed.Message, "Set spec.killSwitch.engaged to false to limit again.", "Limiting comes back by itself at spec.killSwitch.expiresAt.", 1)
+	for name, tc := range map[string]struct {
+		reason   string
+		spec     []func(*v1alpha1.RateLimitTierSpec)
+		lastGood *tier.Tier
+		invalid  error
+		disabled bool
+		now      time.Time
+		want     v1alpha1.RateLimitTierStatus
+	}{
+		"Plain":            {reason: "a tier limits", want: statusOf(3, inForceNow, enforces)},
+		"DryRun":           {reason: "nobody is rejected", spec: []func(*v1alpha1.RateLimitTierSpec){mode(v1alpha1.ModeDryRun)}, want: statusOf(3, inForceNow, dryRun)},
+		"KillSwitch":       {reason: "and why", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration.", nil)}, want: statusOf(3, inForceNow, killed)},
+		"BeforeExpiry":     {reason: "a moment before", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &at)}, now: now.Add(-1), want: statusOf(3, inForceNow, until)},
+		"AtExpiry":         {reason: "to the second", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &at)}, now: now, want: statusOf(3, inForceNow, enforces)},
+		"GloballyDisabled": {reason: "goes before everything", disabled: true, invalid: bad, want: statusOf(3, neverGood, disabled)},
+		"Invalid":          {reason: "the last good one limits", invalid: bad, lastGood: &tier.Tier{Name: "free"}, want: statusOf(3, invalid, enforces)},
+		"InvalidDryRun":    {reason: "it is the last good one's mode that counts", invalid: bad, lastGood: &tier.Tier{Name: "free", DryRun: true}, want: statusOf(3, invalid, dryRun)},
+		"NeverGood":        {reason: "checks go elsewhere", invalid: bad, want: statusOf(3, neverGood, notInForce)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object("free", tc.spec...)
+			o.Generation = 3
+			out := outcome{inForce: tc.lastGood, invalid: tc.invalid}
+			if tc.invalid == nil {
+				var err error
+				if out.inForce, err = Compile(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := statusFor(o, out, tc.disabled, tc.now)
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestNoticeFor(t *testing.T) {
+	otherReason := killed
+	otherReason.Message = "Another."
+	none := v1alpha1.RateLimitTierStatus{}
+	for name, tc := range map[string]struct {
+		reason        string
+		before, after v1alpha1.RateLimitTierStatus
+		want          *notice
+	}{
+		"New":         {"a new tier is in force", none, statusOf(1, inForceNow, enforces), &notice{"Normal", "InForce", "Publish", inForceNow.Message}},
+		"Changed":     {"a new spec is in force", statusOf(1, inForceNow, enforces), statusOf(2, inForceNow, enforces), &notice{"Normal", "InForce", "Publish", inForceNow.Message}},
+		"Unchanged":   {"nothing happened", statusOf(2, inForceNow, enforces), statusOf(2, inForceNow, enforces), nil},
+		"Engaged":     {"limiting ends", statusOf(1, inForceNow, enforces), statusOf(2, inForceNow, killed), &notice{"Warning", "KillSwitchEngaged", "StopEnforcing", killed.Message}},
+		"OtherReason": {"the reason shows in an Event", statusOf(1, inForceNow, killed), statusOf(2, inForceNow, otherReason), &notice{"Warning", "KillSwitchEngaged", "StopEnforcing", "Another."}},
+		"Expired":     {"limiting is back, of the same generation", statusOf(2, inForceNow, killed), statusOf(2, inForceNow, enforces), &notice{"Normal", "Enforcing", "Enforce", enforces.Message + " " + inForceNow.Message}},
+		"DryRun":      {"chosen calmly", none, statusOf(1, inForceNow, dryRun), &notice{"Normal", "DryRun", "StopEnforcing", dryRun.Message}},
+		"StillDryRun": {"a new budget to try out", statusOf(1, inForceNow, dryRun), statusOf(2, inForceNow, dryRun), &notice{"Normal", "InForce", "Publish", inForceNow.Message}},
+		"Disabled":    {"somebody has to act", statusOf(1, inForceNow, enforces), statusOf(1, inForceNow, disabled), &notice{"Warning", "GloballyDisabled", "StopEnforcing", disabled.Message}},
+		"Invalid":     {"the last good one stays", statusOf(1, inForceNow, enforces), statusOf(2, invalid, enforces), &notice{"Warning", "Invalid", "KeepLastGood", invalid.Message}},
+		"NeverGood":   {"what is wrong matters more than what follows", none, statusOf(1, neverGood, notInForce), &notice{"Warning", "Invalid", "KeepLastGood", neverGood.Message}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, noticeFor(tc.before, tc.after), cmp.AllowUnexported(notice{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestContested(t *testing.T) {
+	mine, theirs := statusOf(2, inForceNow, enforces), statusOf(2, inForceNow, disabled)
+	for name, tc := range map[string]struct {
+		reason                   string
+		stored, reported, status v1alpha1.RateLimitTierStatus
+		want                     bool
+	}{
+		"Overwritten":   {"another replica says something else", theirs, mine, mine, true},
+		"NewGeneration": {"nobody has reported the new spec yet", statusOf(1, inForceNow, disabled), mine, mine, false},
+		"News":          {"this replica has something new to say", theirs, statusOf(2, inForceNow, killed), mine, false},
+		"Emptied":       {"somebody has removed a condition", v1alpha1.RateLimitTierStatus{ObservedGeneration: ptr.To[int64](2)}, mine, mine, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object("free")
+			o.Generation, o.Status = 2, tc.stored
+			if got := contested(o, tc.reported, tc.status); got != tc.want {
+				t.Errorf("contested is %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestSameConditions(t *testing.T) {
+	later := statusOf(2, inForceNow, enforces)
+	later.Conditions[0].LastTransitionTime = metav1.Now()
+	swapped := statusOf(2, enforces, inForceNow)
+	for name, tc := range map[string]struct {
+		reason string
+		other  v1alpha1.RateLimitTierStatus
+		want   bool
+	}{
+		"Since":      {"since when does not matter", later, true},
+		"Order":      {"nor does the order", swapped, true},
+		"Generation": {"another spec", statusOf(3, inForceNow, enforces), false},
+		"Reason":     {"another condition", statusOf(2, inForceNow, dryRun), false},
+		"Missing":    {"one condition less", v1alpha1.RateLimitTierStatus{ObservedGeneration: ptr.To[int64](2), Conditions: later.Conditions[:1]}, false},
+	} {
+		if got := sameConditions(statusOf(2, inForceNow, enforces), tc.other); got != tc.want {
+			t.Errorf("%s: same is %v, want %v: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tier
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+)
+
+// Table is the set of tiers in force. Its zero value is empty and not ready. Readers take no lock:
+// a lookup reads one atomic pointer to an immutable map.
+type Table struct {
+	tiers atomic.Pointer[map[string]*Tier]
+}
+
+// Replace puts a new set of tiers in force, whole and at once, and returns what has changed,
+// ordered by name. It also makes the table ready, even if the set is empty. The caller must not
+// change the tiers any more. Only one goroutine may replace at a time.
+func (t *Table) Replace(tiers []*Tier) []Change {
+	next := make(map[string]*Tier, len(tiers))
+	for _, tier := range tiers {
+		next[tier.Name] = tier
+	}
+	previous := t.tiers.Swap(&next)
+	if previous == nil {
+		return changes(nil, next)
+	}
+	return changes(*previous, next)
+}
+
+// Lookup returns the tier of a name, or nil.
+func (t *Table) Lookup(name string) *Tier {
+	tiers := t.tiers.Load()
+	if tiers == nil {
+		return nil
+	}
+	return (*tiers)[name]
+}
+
+// Ready returns whether the table has been filled.
+func (t *Table) Ready() bool { return t.tiers.Load() != nil }
+
+// All returns the tiers in force, ordered by name.
+func (t *Table) All() []*Tier {
+	tiers := t.tiers.Load()
+	if tiers == nil {
+		return nil
+	}
+	byName := make([]*Tier, 0, len(*tiers))
+	for _, name := range slices.Sorted(maps.Keys(*tiers)) {
+		byName = append(byName, (*tiers)[name])
+	}
+	return byName
+}

@@ -1,0 +1,68 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tier holds the tiers that are in force in this process: the meeting point of the write
+// side, which publishes them, and the read side, which looks one up for every check.
+package tier
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tierlimit/tierlimit/pkg/limiter"
+)
+
+// The windows that a tier can limit.
+const (
+	Minute = time.Minute
+	Day    = 24 * time.Hour
+)
+
+// Tier is one tier as the check endpoint needs it. It is immutable once published.
+type Tier struct {
+	// Name is the name of the RateLimitTier. Example: "free".
+	Name string
+	// Limits are the limits of each user, at least one, the shortest window first.
+	Limits []limiter.Limit
+	// DryRun lets requests over the limits pass; they are only reported.
+	DryRun bool
+	// FailOpen lets requests pass when Redis cannot be asked; else they are answered with 503.
+	FailOpen bool
+	// KillSwitch stops all limiting of this tier.
+	KillSwitch KillSwitch
+}
+
+// KillSwitch stops all limiting of a tier while it is engaged.
+type KillSwitch struct {
+	// Engaged is true when the switch has been engaged, expired or not.
+	Engaged bool
+	// ExpiresAt is when limiting comes back by itself; the zero time is never.
+	ExpiresAt time.Time
+}
+
+// EngagedAt returns whether the switch stops limiting at a moment.
+func (k KillSwitch) EngagedAt(now time.Time) bool {
+	return k.Engaged && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
+}
+
+// String describes the tier for a log: "5 per 1m0s, 100 per 24h0m0s, dry run".
+func (t *Tier) String() string {
+	var words []string
+	for _, l := range t.Limits {
+		words = append(words, fmt.Sprintf("%d per %v", l.Requests, l.Window))
+	}
+	if t.DryRun {
+		words = append(words, "dry run")
+	}
+	if t.FailOpen {
+		words = append(words, "fail open")
+	}
+	if t.KillSwitch.Engaged {
+		words = append(words, "KILL SWITCH ENGAGED: every request passes")
+		if !t.KillSwitch.ExpiresAt.IsZero() {
+			words = append(words, "until "+t.KillSwitch.ExpiresAt.UTC().Format(time.RFC3339))
+		}
+	}
+	return strings.Join(words, ", ")
+}

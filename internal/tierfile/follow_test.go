@@ -1,0 +1,164 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tierfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestHotReload(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5)})
+	f.inForce(t, "free=5")
+	f.write(t, "a.yaml", plain("free", 60))
+	f.inForce(t, "free=60")
+	f.write(t, "b.yaml", plain("pro", 600))
+	f.inForce(t, "free=60 pro=600")
+	f.remove(t, "a.yaml")
+	f.inForce(t, "pro=600")
+	f.remove(t, "b.yaml")
+	f.inForce(t, "")
+	f.write(t, "c.yaml", plain("free", 7))
+	f.inForce(t, "free=7")
+}
+
+// TestBrokenFileKeepsItsTiers breaks one file while another one changes.
+func TestBrokenFileKeepsItsTiers(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5), "b.yaml": plain("pro", 60)})
+	f.write(t, "a.yaml", plain("free", -1))
+	f.write(t, "b.yaml", plain("pro", 61))
+	f.inForce(t, "free=5 pro=61")
+	f.logged(t, "a.yaml:7: spec.requests.perMinute", 1)
+	time.Sleep(5 * pollInterval)
+	f.logged(t, "a.yaml:7: spec.requests.perMinute", 1) // not on every look
+
+	f.write(t, "b.yaml", plain("pro", 62)) // read again, with the same fault in the other
+	f.inForce(t, "free=5 pro=62")
+	f.logged(t, "a.yaml:7: spec.requests.perMinute", 1)
+
+	f.write(t, "a.yaml", plain("free", 6))
+	f.inForce(t, "free=6 pro=62")
+}
+
+func TestDuplicateKeepsWhatIsInForce(t *testing.T) {
+	f := follow(t, map[string]string{"b.yaml": plain("free", 5)})
+	f.write(t, "a.yaml", plain("free", 50)) // first by name, but not in force
+	f.logged(t, "is declared in", 1)
+	f.inForce(t, "free=5")
+	f.remove(t, "b.yaml")
+	f.inForce(t, "free=50")
+}
+
+// TestMountedConfigMap changes files as the kubelet does: by switching a link to a directory.
+func TestMountedConfigMap(t *testing.T) {
+	dir := t.TempDir()
+	version := func(name, content string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "tiers.yaml"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(dir, "..data_tmp")
+		if err := os.Symlink(name, link); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(link, filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version("..2026_01_01", plain("free", 5))
+	if err := os.Symlink(filepath.Join("..data", "tiers.yaml"), filepath.Join(dir, "tiers.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f := newFollowed(t, dir)
+	f.start(t)
+	f.inForce(t, "free=5")
+	version("..2026_01_02", plain("free", 6))
+	f.inForce(t, "free=6")
+}
+
+func TestDirectoryRemovedAndMadeAgain(t *testing.T) {
+	f := newFollowed(t, filepath.Join(t.TempDir(), "tiers"))
+	if err := os.Mkdir(f.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "a.yaml", plain("free", 5))
+	f.start(t)
+	if err := os.RemoveAll(f.dir); err != nil {
+		t.Fatal(err)
+	}
+	f.logged(t, "no such file or directory", 1)
+	time.Sleep(5 * pollInterval)
+	f.logged(t, "no such file or directory", 1)
+	f.inForce(t, "free=5") // the last good ones
+
+	next := t.TempDir() // complete before it is put in place
+	if err := os.WriteFile(filepath.Join(next, "a.yaml"), []byte(plain("free", 6)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, f.dir); err != nil {
+		t.Fatal(err)
+	}
+	f.inForce(t, "free=6")
+}
+
+func TestUnreadableFile(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5), "b.yaml": plain("pro", 60)})
+	path := filepath.Join(f.dir, "a.yaml")
+
+	for name, tc := range map[string]struct {
+		reason string
+		make   func() error
+		log    string
+	}{
+		"Dangling link": {"a link to nothing", func() error { return os.Symlink("nothing", path) }, "no such file or directory"},
+		"Directory":     {"a directory by that name", func() error { return os.Mkdir(path, 0o700) }, "a.yaml:1: not a file"},
+		"Pipe":          {"reading it would wait for ever", func() error { return syscall.Mkfifo(path, 0o600) }, "a.yaml:1: not a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.remove(t, "a.yaml")
+			if err := tc.make(); err != nil {
+				t.Fatal(err)
+			}
+			f.write(t, "b.yaml", plain("pro", 61))
+			f.inForce(t, "free=5 pro=61")
+			eventually(t, func() error {
+				if !strings.Contains(f.log.String(), tc.log) {
+					return fmt.Errorf("%s: %q is not in the log:\n%s", tc.reason, tc.log, &f.log)
+				}
+				return nil
+			})
+			f.remove(t, "a.yaml")
+			f.write(t, "a.yaml", plain("free", 5))
+			f.write(t, "b.yaml", plain("pro", 60))
+			f.inForce(t, "free=5 pro=60")
+		})
+	}
+}
+
+// TestPermissionsMended makes a file readable again without changing it.
+func TestPermissionsMended(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5)})
+	f.write(t, "a.yaml", plain("free", 6))
+	path := filepath.Join(f.dir, "a.yaml")
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.logged(t, "permission denied", 1)
+	f.inForce(t, "free=5")
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.inForce(t, "free=6")
+}

@@ -1,0 +1,47 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookserver
+
+import (
+	"net/http"
+	"time"
+)
+
+// Every size and time limit of the check server. The deadline of a check itself is the limiter's.
+const (
+	// maxHeaderBytes bounds the request line and headers, in bytes; more is answered with 431. A
+	// proxy passes on the client's own headers, and by default accepts up to 32 KiB of them.
+	maxHeaderBytes = 32 << 10
+
+	// readHeaderTimeout bounds how long a request line and its headers may take to arrive. The peer
+	// is a proxy in the same cluster, so anything slower is an attack or a fault.
+	readHeaderTimeout = 5 * time.Second
+
+	// readTimeout bounds the whole request. Bodies are not read, but what remains of one is
+	// discarded before the connection can be used again.
+	readTimeout = 10 * time.Second
+
+	// writeTimeout bounds an answer from the end of the request's headers on. It is longer than
+	// any check, and an answer has at most a few hundred bytes.
+	writeTimeout = 10 * time.Second
+
+	// idleTimeout is longer than the 60 seconds for which proxies usually keep an idle connection,
+	// so that it is the proxy that closes it and no request meets a closing connection.
+	idleTimeout = 2 * time.Minute
+
+	// ShutdownTimeout bounds how long checks in flight may take to end after a signal to stop.
+	ShutdownTimeout = 15 * time.Second
+)
+
+// NewHTTPServer returns a server with these limits for a handler.
+func NewHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+	}
+}

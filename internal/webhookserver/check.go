@@ -1,0 +1,172 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhookserver answers checks over HTTP: may this user go on? A check is any request to
+// one explicit path per form of answer; which proxy is asking is never guessed.
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tierlimit/tierlimit/internal/tier"
+	"github.com/tierlimit/tierlimit/pkg/limiter"
+)
+
+// The paths of a check.
+const (
+	// pathCheck answers 200, 400, 429 or 503.
+	pathCheck = "/check"
+	// pathNginx answers 200 or 403, because nginx's auth_request turns every other status but 401
+	// into a 500. The true status is in X-Tierlimit-Status.
+	pathNginx = "/check/nginx"
+)
+
+// Limiter decides on one request of a subject. It returns before the deadline it has for Redis; an
+// error that wraps limiter.ErrReply means that Redis did answer, but not with a decision.
+type Limiter interface {
+	CheckAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error)
+}
+
+// Options configures a Handler.
+type Options struct {
+	// Tiers are the tiers in force.
+	Tiers *tier.Table
+	// Limiter decides.
+	Limiter Limiter
+	// DefaultTier is the name of the tier for a check that names none, or one that does not exist.
+	DefaultTier string
+	// Disabled is the global kill switch: every check is allowed, and the limiter is not asked.
+	Disabled bool
+	// Metrics count checks.
+	Metrics *Metrics
+	// Log is told when the limiter begins to fail and when it works again.
+	Log logr.Logger
+}
+
+// Handler answers checks.
+type Handler struct {
+	Options
+	outage outage
+	now    func() time.Time
+}
+
+// NewHandler returns a handler.
+func NewHandler(options Options) *Handler {
+	return &Handler{Options: options, outage: outage{log: options.Log, now: time.Now}, now: time.Now}
+}
+
+// ServeHTTP answers one check. The method does not matter and the body is not read.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case pathCheck:
+		h.serve(w, r, func(a answer) int { return a.status })
+	case pathNginx:
+		h.serve(w, r, func(a answer) int {
+			w.Header()[headerStatus] = []string{strconv.Itoa(a.status)}
+			if a.status == http.StatusOK {
+				return http.StatusOK
+			}
+			return http.StatusForbidden
+		})
+	default:
+		http.Error(w, "not found: a check is a request to "+pathCheck+" or "+pathNginx, http.StatusNotFound)
+	}
+}
+
+// serve answers with the status that the form of the answer gives it.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, form func(answer) int) {
+	start := h.now()
+	a := h.check(r)
+	a.headers(w.Header())
+	status := form(a)
+	if a.status == http.StatusOK {
+		w.WriteHeader(status)
+	} else {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		_, _ = w.Write(a.body()) //nolint:gosec // G705: the body is JSON and says so; an error means that the caller has left
+	}
+	h.Metrics.checked(a, h.now().Sub(start))
+}
+
+// check decides on one request.
+func (h *Handler) check(r *http.Request) answer {
+	params, err := parseParameters(r.URL.RawQuery)
+	if err != nil {
+		return invalid(err)
+	}
+	t, unknown := h.lookup(params.tier)
+	if unknown { // of names that exist the API server has said that they are valid
+		if err := validateTierName(params.tier); err != nil {
+			return invalid(err)
+		}
+	}
+	a := h.apply(r, params, t)
+	if unknown && t != nil {
+		a.unknownTier = params.tier
+		h.Metrics.unknownTier()
+	}
+	return a
+}
+
+// lookup returns the tier to apply, and whether it stands in for one that does not exist. Without
+// a default tier it returns nil.
+func (h *Handler) lookup(name string) (t *tier.Tier, unknown bool) {
+	if name == "" {
+		return h.Tiers.Lookup(h.DefaultTier), false
+	}
+	if t = h.Tiers.Lookup(name); t != nil {
+		return t, false
+	}
+	return h.Tiers.Lookup(h.DefaultTier), true
+}
+
+// apply applies a tier to a request.
+func (h *Handler) apply(r *http.Request, params parameters, t *tier.Tier) answer {
+	switch {
+	case h.Disabled:
+		return unlimited(t)
+	case t == nil:
+		return noTier(h.missing(params.tier))
+	case t.KillSwitch.EngagedAt(h.now()):
+		return unlimited(t)
+	}
+	subject, err := identify(r, params)
+	if err != nil {
+		return invalid(err)
+	}
+	start := h.now()
+	decision, err := h.Limiter.CheckAll(r.Context(), subject, t.Limits...)
+	if err != nil && r.Context().Err() != nil { // the caller has left; nothing is wrong with the store
+		a := failure(t)
+		a.outcome = outcomeAbandoned
+		return a
+	}
+	h.Metrics.asked(h.now().Sub(start), err)
+	h.outage.observe(err)
+	switch {
+	case errors.Is(err, limiter.ErrReply):
+		return passed(t)
+	case err != nil:
+		return failure(t)
+	}
+	return answerTo(t, decision)
+}
+
+// missing says which tier to create.
+func (h *Handler) missing(asked string) string {
+	switch {
+	case !h.Tiers.Ready():
+		return "The tiers have not been loaded yet. Retry later."
+	case asked == "" || asked == h.DefaultTier:
+		return fmt.Sprintf("There is no RateLimitTier %q, which is the default tier: create it.", h.DefaultTier)
+	}
+	return fmt.Sprintf("There is neither a RateLimitTier %q nor the default tier %q: create one of the two.", asked, h.DefaultTier)
+}

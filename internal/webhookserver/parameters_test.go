@@ -1,0 +1,87 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookserver
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseParameters(t *testing.T) {
+	cases := map[string]struct {
+		reason, query string
+		want          parameters
+		err           string // a part of the error, "" for none
+	}{
+		"None":          {reason: "everything is optional"},
+		"All":           {reason: "in any order", query: "route=r&user=u&tenant=t&tier=free", want: parameters{tier: "free", user: "u", tenant: "t", route: "r"}},
+		"EmptyPairs":    {reason: "separators without a pair mean nothing", query: "&tier=free&&user=u&", want: parameters{tier: "free", user: "u"}},
+		"Encoded":       {reason: "values are percent-decoded", query: "user=a%26b%3Dc%3B%25", want: parameters{user: "a&b=c;%"}},
+		"EncodedName":   {reason: "names are percent-decoded too, so that an encoded one is not another", query: "%75ser=u", want: parameters{user: "u"}},
+		"Plus":          {reason: "a plus is a space, as forms encode it", query: "user=a+b", want: parameters{user: "a b"}},
+		"Equals":        {reason: "only the first '=' separates", query: "user=a=b", want: parameters{user: "a=b"}},
+		"Twice":         {reason: "a smuggled parameter is not a choice between two", query: "tier=free&user=alice&tier=enterprise", err: `"tier" is given twice`},
+		"TwiceSame":     {reason: "not even with the same value", query: "user=u&user=u", err: `"user" is given twice`},
+		"TwiceEncoded":  {reason: "however it is spelled", query: "tier=free&t%69er=pro", err: `"tier" is given twice`},
+		"Unknown":       {reason: "a typing error must not go unnoticed", query: "teir=pro", err: `unknown parameter "teir"`},
+		"Case":          {reason: "names are in lower case", query: "Tier=pro", err: `unknown parameter "Tier"`},
+		"NoName":        {reason: "a value without a name", query: "=pro", err: `unknown parameter ""`},
+		"Empty":         {reason: "an empty variable would merge the budgets of many", query: "tier=free&user=", err: `"user" is empty`},
+		"EmptyNoEquals": {reason: "the same without '='", query: "tenant", err: `"tenant" is empty`},
+		"BadEncoding":   {reason: "a percent sign that encodes nothing", query: "user=50%", err: `"user" is not percent-encoded`},
+		"BadName":       {reason: "in a name", query: "%zz=1", err: `a parameter name is not percent-encoded`},
+		"Semicolon":     {reason: "older parsers separate by it", query: "user=a;tier=pro", err: `"user" contains ';'`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseParameters(tc.query)
+			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatalf("%s: error %v, want %q", tc.reason, err, tc.err)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(parameters{})); diff != "" {
+				t.Errorf("%s:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestTierName(t *testing.T) {
+	e := newEndpoint(nil, nil, budget("free", 1, 1))
+	for _, name := range []string{"Gold", "a b", "a%0D%0AX-Evil:1", "-x", strings.Repeat("a", 300), "%C3%A9"} {
+		r := e.ask(pathCheck + "?tier=" + strings.ReplaceAll(name, " ", "%20"))
+		if r.Code != 400 || !strings.Contains(r.Body.String(), "cannot be the name of a RateLimitTier") {
+			t.Errorf("tier %q: %d %s", name, r.Code, r.Body)
+		}
+	}
+}
+
+// FuzzParseParameters compares the parser with net/url's: what it accepts means the same there,
+// and names nothing twice.
+func FuzzParseParameters(f *testing.F) {
+	for _, query := range []string{"", "tier=free&user=u", "user=a+b%20", "tier=a&tier=b", "user=%", "a;b", "&&user=x&"} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		got, err := parseParameters(query)
+		if err != nil {
+			return
+		}
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatalf("net/url refuses %q: %v", query, err)
+		}
+		want := parameters{tier: values.Get("tier"), user: values.Get("user"), tenant: values.Get("tenant"), route: values.Get("route")}
+		if got != want {
+			t.Fatalf("%q: %+v, net/url says %+v", query, got, want)
+		}
+		for name, all := range values {
+			if len(all) != 1 || got.field(name) == nil {
+				t.Fatalf("%q: accepted %s=%q", query, name, all)
+			}
+		}
+	})
+}

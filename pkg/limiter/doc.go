@@ -1,0 +1,109 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package limiter decides whether one more request of a user fits into a budget such as 5 requests
+// a minute and 100 a day. The budget is exact: in no stretch of time as long as the window are more
+// requests admitted than the limit, however many processes, connections and retries there are. It
+// can be used alone: it knows neither HTTP nor Kubernetes.
+//
+// # The algorithm
+//
+// For each user and window Redis keeps a log of the admitted requests: a sorted set with one entry
+// per request, scored with its time. An entry counts until it is as old as the window; then it has
+// left. A request is admitted if every window of the user has room, and is then entered in all of
+// them. One execution of a Lua script looks, decides and enters, so nothing comes between.
+//
+// The requests of one user, with a limit of 3 a minute and 100 a day:
+//
+//  1. 12:00:00, the first. Neither log exists. Admitted, 2 remaining in the minute.
+//     ratelimit:user_8421:60 and ratelimit:user_8421:86400 now hold {12:00:00}. They expire by
+//     themselves in 61 s and 86,401 s: the window and one second.
+//  2. 12:00:10. Admitted, 1 remaining. Both hold {12:00:00, 12:00:10}, and their expiry is counted
+//     from now.
+//  3. 12:00:20. Admitted, 0 remaining. Both hold three entries.
+//  4. 12:00:30.5. The minute is full: rejected. Its oldest entry leaves at 12:01:00, in 29.5 s, so
+//     RetryAfter is 30 s: rounded up to whole seconds. Nothing is written: no entry, no longer
+//     life for the key. The day was not even looked at. Asking again and again does not prolong
+//     the wait.
+//  5. 12:01:00. The entry of 12:00:00 is now as old as the window and has left: admitted, 0
+//     remaining. It is removed, the minute holds {12:00:10, 12:00:20, 12:01:00}, the day four
+//     entries.
+//  6. 12:01:05. The limit has meanwhile been lowered to 1 a minute. It holds at once and for the
+//     same log: rejected. When the oldest entry leaves, two are still too many. Room is made when
+//     entry number count + 1 - limit = 3 leaves, that of 12:01:00, so RetryAfter is 55 s. A raised
+//     limit holds at once too.
+//  7. 12:02:00. All three have left: the log of the minute is dropped whole and begun anew.
+//     Admitted, 0 remaining.
+//  8. 12:02:00.1. The connection broke before the reply to request 7 arrived, and the client sends
+//     it again. Its entry is already there, so it is admitted again and charged once, although the
+//     minute is full.
+//  9. Nothing more. At 12:03:01 the key of the minute is gone, a day and a second after request 7
+//     that of the day. An idle user takes no memory.
+//
+// When minute and day are both full, the answer is the minute's: the shortest window that is full
+// is named. A request that the day rejects is not charged to the minute. A limit of 0 admits
+// nobody: Redis is not asked, and RetryAfter is 0 because no wait would help.
+//
+// RetryAfter says when the limit that rejected could admit a request like this one. Another request
+// of the user may take the place first, or a longer window may be full by then: the next answer
+// says so.
+//
+// # What it costs
+//
+// One round trip and one script execution per check, for any number of windows. Memory is one entry
+// per admitted request and window, until it leaves. With Redis 7.0 an entry takes
+//
+//	37 bytes in a log of 5, the key included
+//	23 bytes in a log of 60
+//	up to 104 bytes in a log of more than 128 entries (zset-max-listpack-entries)
+//
+// so a user who has used up 5 a minute and 100 a day takes under 3 kB, one who has used up 100,000
+// a day about 10 MB, for a day. The time of a check grows with the logarithm of the log's length.
+// One check removes at most 256 entries that have left, or drops a log that has left as a whole, so
+// that a long log never holds up Redis; what is not removed yet is not counted. Set
+// lazyfree-lazy-expire to yes in Redis if logs are long: a key that expires is then freed beside
+// the commands and not between them.
+//
+// # Which clock counts
+//
+// That of Redis. The clocks of the processes that ask do not matter, and they need not agree. If
+// the clock of Redis is stepped back, or a failover leads to a server that is behind, entries are
+// waited for until that clock has caught up: RetryAfter may then be longer than the window, and
+// nothing is forgiven. If it is stepped forward, entries leave that much earlier.
+//
+// # What it needs from Redis
+//
+// The log is only as durable as Redis. After a restart without persistence, or for the last moments
+// before a failover, budgets begin anew. Set maxmemory-policy to noeviction: an evicted log is a
+// budget that begins anew, while a Redis that is out of memory is an error. The account needs
+// the keys ratelimit:* and *:ratelimit:* and the commands EVALSHA, EVAL, TIME, ZCARD, ZRANGE,
+// ZSCORE, ZCOUNT, UNLINK, ZREMRANGEBYRANK, ZADD and EXPIRE. In Redis Cluster the keys of a user's
+// windows are in different slots, which one script cannot use together: only checks of a single
+// limit work there.
+//
+// Every check has a deadline, also while it connects. A Redis that is down, frozen or out of memory
+// is an error, and so is a key that holds something else; the next check after it is back works. A
+// check that ended with an error may or may not have been charged if Redis had received it; it is
+// never charged in one window alone.
+//
+// # Looking at a user and letting them through
+//
+// The name of the key is in the documentation of [Subject.Key].
+//
+//	$ redis-cli ZRANGE ratelimit:user_8421:60 0 -1 WITHSCORES
+//	1) "k2Jx0aQD"
+//	2) "1796040010000000"
+//	3) "k2Jx0aQE"
+//	4) "1796040020250000"
+//
+// Each request is two lines, oldest first: its member, which means nothing beyond being unique, and
+// the time of its admission in microseconds since 1970.
+//
+//	$ score=1796040010000000; date -u -d @$((score/1000000))
+//	Mon Nov 30 12:00:10 UTC 2026
+//
+// Entries older than the window may still be listed; they do not count. The user is let through
+// again, with a whole new budget in this window, by
+//
+//	$ redis-cli DEL ratelimit:user_8421:60
+package limiter

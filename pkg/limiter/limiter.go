@@ -1,0 +1,89 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Bounds of a Limit.
+const (
+	// MaxRequests is the largest Limit.Requests.
+	MaxRequests = 1_000_000_000
+	// MaxWindow is the longest Limit.Window.
+	MaxWindow = 366 * 24 * time.Hour
+)
+
+var (
+	// ErrInvalid is wrapped by the error for a check that cannot be asked: no user, no limit, or a
+	// kind, limit or window outside its range. It is found before Redis is asked.
+	ErrInvalid = errors.New("invalid check")
+
+	// ErrReply is wrapped by the error for an answer of Redis that is missing or is not one that
+	// the script gives. Whether the request was charged is then unknown.
+	ErrReply = errors.New("unexpected reply from Redis")
+)
+
+// Limit is a budget: so many requests in any stretch of time as long as the window.
+type Limit struct {
+	// Requests is the number of requests admitted in the window, 0 to MaxRequests. 0 admits nobody.
+	// Example: 5.
+	Requests int64
+	// Window is the length of the window, whole seconds, 1 s to MaxWindow. Example: time.Minute.
+	Window time.Duration
+}
+
+// Decision is the answer to a check. A rejection is a decision, not an error.
+type Decision struct {
+	// Allowed is true when the request may go on; it has then been charged to every window.
+	Allowed bool
+	// Limit is the limit that this decision speaks of: the one that rejected the request or, when
+	// it was admitted, the one with the fewest requests remaining (of equals the shortest).
+	// Example: 5 requests in time.Minute.
+	Limit Limit
+	// Remaining is how many more requests Limit would admit now, 0 when rejected. Example: 4.
+	Remaining int64
+	// RetryAfter is how long to wait until Limit could admit a request like this one: whole
+	// seconds, rounded up, at least 1 s. It is 0 when admitted, and 0 when no wait would help
+	// because Limit.Requests is 0. Example: 42 * time.Second.
+	RetryAfter time.Duration
+}
+
+// validate returns an error that wraps ErrInvalid unless l is within its documented ranges.
+func (l Limit) validate() error {
+	switch {
+	case l.Requests < 0 || l.Requests > MaxRequests:
+		return fmt.Errorf("%w: a limit of %d requests is outside 0 to %d", ErrInvalid, l.Requests, MaxRequests)
+	case l.Window < time.Second || l.Window > MaxWindow:
+		return fmt.Errorf("%w: a window of %v is outside 1s to %v", ErrInvalid, l.Window, MaxWindow)
+	case l.Window%time.Second != 0:
+		return fmt.Errorf("%w: a window of %v is not a whole number of seconds", ErrInvalid, l.Window)
+	}
+	return nil
+}
+
+// shortestFirst returns the limits in the order in which they are checked. The given slice is
+// left as it is.
+func shortestFirst(limits []Limit) ([]Limit, error) {
+	if len(limits) == 0 {
+		return nil, fmt.Errorf("%w: no limit given", ErrInvalid)
+	}
+	byWindow := func(a, b Limit) int { return cmp.Compare(a.Window, b.Window) }
+	if !slices.IsSortedFunc(limits, byWindow) {
+		limits = slices.SortedFunc(slices.Values(limits), byWindow)
+	}
+	for i, l := range limits {
+		if err := l.validate(); err != nil {
+			return nil, err
+		}
+		if i > 0 && l.Window == limits[i-1].Window {
+			return nil, fmt.Errorf("%w: two limits for the same window of %v", ErrInvalid, l.Window)
+		}
+	}
+	return limits, nil
+}

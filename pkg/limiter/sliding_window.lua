@@ -1,0 +1,74 @@
+-- An exact sliding-window log over one or more windows of one subject, in one execution.
+--
+-- Each window is a sorted set: one member per admitted request, its score the time of admission
+-- in microseconds since the epoch. An entry counts while it is younger than the window: it has
+-- left when score <= now - window. A request is admitted when every window has room, and is then
+-- charged to all of them; otherwise it is charged to none, and nothing is written at all.
+--
+-- KEYS[i]        the sorted set of window i; the shortest window comes first.
+-- ARGV[1]        the member for this request. The caller makes one per request and repeats it
+--                when it repeats the call: a member that is already there is admitted again
+--                and charged once.
+-- ARGV[2]        the time in microseconds since the epoch, or '' for the server's own (TIME), so
+--                that the callers' clocks do not matter. Only tests give a time.
+-- ARGV[2i + 1]   the limit of window i in requests, at least 1.
+-- ARGV[2i + 2]   the length of window i in whole seconds, at least 1.
+--
+-- Reply when admitted:  {0, remaining of window 1, remaining of window 2, ...}
+-- Reply when rejected:  {i, wait}: i is the first window that is full (later ones were not
+--                       looked at), wait the microseconds until it has room again.
+
+local TRIM = 256 -- entries removed by one call at the most: about 0.3 ms of the server's time
+
+local member = ARGV[1]
+local now = tonumber(ARGV[2])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+-- First only look, so that a rejection has written nothing.
+local reply, cards, stales = {0}, {}, {}
+local repeated = false
+for i = 1, #KEYS do
+  local key, limit = KEYS[i], tonumber(ARGV[2 * i + 1])
+  local horizon = now - ARGV[2 * i + 2] * 1000000
+  local card = redis.call('ZCARD', key)
+  local stale = 0
+  if card >= limit then
+    -- There is room exactly when the limit-th newest entry has left. While it has not, it is the
+    -- one to wait for, also when the limit was lowered below the count.
+    local entry = redis.call('ZRANGE', key, card - limit, card - limit, 'WITHSCORES')
+    local wait = entry[2] - horizon
+    if wait > 0 then
+      repeated = repeated or redis.call('ZSCORE', key, member)
+      if not repeated then
+        return {i, wait}
+      end
+    end
+  end
+  if card > 0 then
+    stale = redis.call('ZCOUNT', key, '-inf', horizon)
+  end
+  cards[i], stales[i] = card, stale
+  reply[i + 1] = math.max(limit - (card - stale), 0)
+end
+if repeated then
+  return reply
+end
+
+-- Every window has room: charge them all. The expiry is one second longer than the window, and
+-- only an admission moves it.
+for i = 1, #KEYS do
+  local key, stale = KEYS[i], stales[i]
+  if stale > 0 then
+    if stale == cards[i] then
+      redis.call('UNLINK', key)
+    else
+      redis.call('ZREMRANGEBYRANK', key, 0, math.min(stale, TRIM) - 1)
+    end
+  end
+  reply[i + 1] = reply[i + 1] - redis.call('ZADD', key, 'NX', now, member)
+  redis.call('EXPIRE', key, ARGV[2 * i + 2] + 1)
+end
+return reply
