@@ -37,7 +37,7 @@ type RateLimitTier struct {
 
 	// status says what is in force. It is written by the controller.
 	// +optional
-	Status RateLimitTierStatus `json:"status,omitzero"`
+	Status RateLimitTierStatus `json:"status,omitzero"` //nolint:kubeapilinter // it is written through the subresource, a new object has none
 }
 
 // RateLimitTierSpec is the budget of each user of a tier and how it is applied.
@@ -146,17 +146,17 @@ type KillSwitch struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type RateLimitTierStatus struct {
-	// observedGeneration is the metadata.generation that the conditions speak of.
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-
 	// conditions are Ready (the spec is in force) and Enforcing (requests over the budget are
 	// rejected; False, with the reason, while they are not).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the metadata.generation that the conditions speak of.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 
 // RateLimitTierList is a list of RateLimitTiers.

@@ -78,7 +78,12 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	restConfig.QPS = -1 // the API server's priority and fairness limits clients better than they do themselves
+	return restConfig, nil
 }
 
 // addTo adds everything that runs to the manager.

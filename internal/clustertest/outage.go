@@ -35,7 +35,7 @@ func (c *Cluster) killAPIServer() error {
 		c.replacement = nil
 		return nil
 	}
-	pid, arguments, err := child("kube-apiserver", c.environment.ControlPlane.APIServer.SecureServing.Port)
+	pid, arguments, err := child("kube-apiserver", c.environment.ControlPlane.APIServer.Port)
 	if err != nil {
 		return err
 	}

@@ -7,13 +7,9 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -36,19 +32,6 @@ import (
 // name is the name of the controller, in logs and metrics, and the reporter of its Events.
 const name = "tierlimit"
 
-const (
-	// retryDelay is how long a status that another replica was faster to write is left alone.
-	retryDelay = 500 * time.Millisecond
-	// reportBudget is how long reporting goes on before changed tiers are published again: with
-	// thousands of tiers to report, none waits for its turn to be in force.
-	reportBudget = 500 * time.Millisecond
-	// patchTimeout bounds one write of a status.
-	patchTimeout = 2 * time.Second
-	// firstPatience is how long a status by which another replica has overwritten this one's is
-	// left standing.
-	firstPatience = time.Minute
-)
-
 // Reconciler fills a tier table from the RateLimitTiers of the cluster. It runs on every replica,
 // without a leader: each needs the table, and a status is written by whoever is first.
 type Reconciler struct {
@@ -63,15 +46,6 @@ type Reconciler struct {
 
 	now      func() time.Time
 	reported map[types.UID]lastReport
-}
-
-// lastReport is the status that this replica wrote last for a tier, or found to be true.
-type lastReport struct {
-	status v1alpha1.RateLimitTierStatus
-	// overwritten is since when another replica says something else; the zero time if none does.
-	overwritten time.Time
-	// patience is how long that is left standing.
-	patience time.Duration
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -136,118 +110,4 @@ func inForce(outcomes []outcome) []*tier.Tier {
 		}
 	}
 	return tiers
-}
-
-// report writes the status of every tier where it is not true, and asks to be called again when
-// the next kill switch expires.
-func (r *Reconciler) report(ctx context.Context, objects []v1alpha1.RateLimitTier, outcomes []outcome) (reconcile.Result, error) {
-	var errs []error
-	next := time.Duration(0)
-	soonest := func(delay time.Duration) {
-		if next == 0 || delay < next {
-			next = delay
-		}
-	}
-	now := r.now()
-	for i := range objects {
-		if r.now().Sub(now) > reportBudget {
-			soonest(time.Millisecond)
-			break
-		}
-		wait, err := r.reportOne(ctx, &objects[i], outcomes[i], now)
-		switch {
-		case ctx.Err() != nil: // the process ends, which is no error
-			return reconcile.Result{}, nil
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			soonest(retryDelay)
-		case err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-			// The API server cannot be reached, and would not be for the others.
-			return reconcile.Result{}, fmt.Errorf("writing the status of RateLimitTier %q: %w", objects[i].Name, err)
-		case err != nil:
-			errs = append(errs, fmt.Errorf("writing the status of RateLimitTier %q: %w", objects[i].Name, err))
-		case wait > 0:
-			soonest(wait)
-		}
-		if o := outcomes[i]; o.inForce != nil && o.inForce.KillSwitch.EngagedAt(now) && !o.inForce.KillSwitch.ExpiresAt.IsZero() {
-			soonest(o.inForce.KillSwitch.ExpiresAt.Sub(now))
-		}
-	}
-	r.forget(objects)
-	return reconcile.Result{RequeueAfter: next}, errors.Join(errs...)
-}
-
-// reportOne writes the status of one tier. Of several replicas the optimistic lock lets one win,
-// and only that one emits the Event. If another replica's status is left standing for now, it
-// returns for how long.
-func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTier, o outcome, now time.Time) (time.Duration, error) {
-	status := statusFor(object, o, r.GloballyDisabled, now)
-	last, known := r.reported[object.UID]
-	if !known || !sameConditions(last.status, status) {
-		last = lastReport{patience: firstPatience}
-	}
-	last.status = status
-	if equality.Semantic.DeepEqual(object.Status, status) {
-		last.overwritten = time.Time{}
-		r.reported[object.UID] = last
-		return 0, nil
-	}
-	if known && contested(object, r.reported[object.UID].status, status) {
-		if last.overwritten.IsZero() {
-			last.overwritten = now
-		}
-		r.reported[object.UID] = last
-		if wait := last.overwritten.Add(last.patience).Sub(now); wait > 0 {
-			return wait, nil
-		}
-		last.overwritten, last.patience = time.Time{}, 2*last.patience
-	}
-	if err := r.write(ctx, object, status); err != nil {
-		return 0, err
-	}
-	r.reported[object.UID] = last
-	return 0, nil
-}
-
-// write patches the status of a tier unless the tier has changed meanwhile, and emits the Event.
-func (r *Reconciler) write(ctx context.Context, object *v1alpha1.RateLimitTier, status v1alpha1.RateLimitTierStatus) error {
-	patched := object.DeepCopy()
-	patched.Status = status
-	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
-	defer cancel()
-	if err := r.Client.Status().Patch(ctx, patched, patch); err != nil {
-		return err
-	}
-	if n := noticeFor(object.Status, status); n != nil {
-		r.Recorder.Eventf(object, nil, n.eventType, n.reason, n.action, "%s", n.message)
-	}
-	return nil
-}
-
-// contested returns whether another replica has overwritten what this one reported, while nothing
-// has changed for this one. That happens when replicas differ, in RATE_LIMIT_DISABLED during a
-// roll-out or in their clocks around an expiry; writing it back at once would be answered in kind,
-// for ever. So the replica that changed last has the last word, for a time: the one that had it
-// may be gone. The time doubles with every turn, so that replicas which go on to differ come to
-// rest.
-func contested(object *v1alpha1.RateLimitTier, reported, status v1alpha1.RateLimitTierStatus) bool {
-	return sameConditions(reported, status) &&
-		ptr.Deref(object.Status.ObservedGeneration, 0) == object.Generation &&
-		len(object.Status.Conditions) >= len(status.Conditions)
-}
-
-// forget drops what was reported of tiers that are gone.
-func (r *Reconciler) forget(objects []v1alpha1.RateLimitTier) {
-	if len(r.reported) <= len(objects) {
-		return
-	}
-	exists := make(map[types.UID]bool, len(objects))
-	for i := range objects {
-		exists[objects[i].UID] = true
-	}
-	for uid := range r.reported {
-		if !exists[uid] {
-			delete(r.reported, uid)
-		}
-	}
 }

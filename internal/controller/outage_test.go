@@ -46,7 +46,7 @@ func stillThere(replicas []*replica) error {
 		select {
 		case err := <-r.done:
 			r.done <- err
-			return fmt.Errorf("replica %d ended: %v", i, err)
+			return fmt.Errorf("replica %d ended: %w", i, err)
 		default:
 		}
 	}

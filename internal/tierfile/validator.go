@@ -72,9 +72,12 @@ type problem struct {
 // no unknown field, then ranges and enums, then CEL rules. It returns the typed object or what is
 // wrong.
 func (v *validator) tier(object map[string]any) (*v1alpha1.RateLimitTier, []problem) {
-	meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return nil, []problem{{path: "metadata", message: err.Error()}}
+	}
+	if !found {
+		meta = &metav1.ObjectMeta{}
 	}
 	unknown = append(unknown, pruning.PruneWithOptions(object, v.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	problems := unknownFields(unknown)
@@ -117,8 +120,9 @@ func blockRules(errs field.ErrorList) bool {
 		switch err.Type {
 		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
 			return true
+		default:
+			return false
 		}
-		return false
 	})
 }
 

@@ -124,13 +124,12 @@ func readKey(key string) (parts, error) {
 	if p.window, err = strconv.ParseInt(fields[len(fields)-1], 10, 64); err != nil {
 		return p, err
 	}
-	tenant, rest, found := fields[0], fields[1:len(fields)-1], true
-	if tenant == "ratelimit" {
-		tenant = ""
-	} else if p.tenant, err = readPart(tenant); err == nil && rest[0] == "ratelimit" {
+	rest := fields[1 : len(fields)-1]
+	if fields[0] != "ratelimit" {
+		if p.tenant, err = readPart(fields[0]); err != nil || rest[0] != "ratelimit" {
+			return p, fmt.Errorf("no ratelimit in second place, or %w", err)
+		}
 		rest = rest[1:]
-	} else {
-		return p, fmt.Errorf("no ratelimit in second place, or %w", err)
 	}
 	if len(rest) == 2 {
 		if p.route, err = readPart(rest[0]); err != nil {
@@ -143,6 +142,7 @@ func readKey(key string) (parts, error) {
 	}
 	user := rest[0]
 	if strings.HasPrefix(user, "%") && len(user) > 1 && user[1] >= 'a' && user[1] <= 'z' && !strings.HasPrefix(user, "%sha256.") {
+		var found bool
 		if p.kind, user, found = strings.Cut(user[1:], "."); !found {
 			return p, fmt.Errorf("a kind without an end")
 		}

@@ -4,7 +4,6 @@
 package limiter
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -178,7 +177,7 @@ func newRandom(t testing.TB) (seed uint64, random *rand.Rand) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(fmt.Sprintf("to repeat this: go test -run '^%s$' ./pkg/limiter -seed %d", t.Name(), seed))
+			t.Logf("to repeat this: go test -run '^%s$' ./pkg/limiter -seed %d", t.Name(), seed)
 		}
 	})
 	return seed, rand.New(rand.NewPCG(seed, 0))
