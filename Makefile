@@ -18,8 +18,8 @@ help: ## Show the targets
 ##@ Use
 
 .PHONY: run
-run: build ## Run local mode: the sample tiers and the embedded store, without Redis or a cluster
-	$(BIN)/tierlimit --tiers config/samples
+run: build ## Run local mode: the sample tiers and the embedded store; ARGS adds flags
+	$(BIN)/tierlimit --tiers config/samples $(ARGS)
 
 .PHONY: build
 build: ## Build the static binary bin/tierlimit
@@ -41,11 +41,11 @@ verify: tools ## Check that generated files are fresh, formatting, vet and lint
 	hack/verify-generated.sh
 	unformatted=$$(gofmt -l .); [[ -z $$unformatted ]] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
-	$(BIN)/golangci-lint-kube-api-linter run
+	$(BIN)/golangci-lint-kube-api-linter run --allow-parallel-runners
 
 .PHONY: lint
 lint: tools ## Run the linters and let them mend what they can
-	$(BIN)/golangci-lint-kube-api-linter run --fix
+	$(BIN)/golangci-lint-kube-api-linter run --fix --allow-parallel-runners
 
 .PHONY: bench
 bench: setup ## Run the benchmarks of the limiter and of the check endpoint against a real Redis

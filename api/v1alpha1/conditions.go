@@ -23,6 +23,9 @@ const (
 const (
 	// ReasonEnforcing (True): requests over the budget are rejected.
 	ReasonEnforcing = "Enforcing"
+	// ReasonKillSwitchExpired (True): the kill switch is engaged but has expired, so requests over
+	// the budget are rejected.
+	ReasonKillSwitchExpired = "KillSwitchExpired"
 	// ReasonDryRun (False): mode is DryRun, requests over the budget are only counted.
 	ReasonDryRun = "DryRun"
 	// ReasonKillSwitchEngaged (False): this tier's kill switch lets every request pass.

@@ -57,14 +57,8 @@ func TestColumns(t *testing.T) {
 		"Default": {
 			reason: "what somebody looks for first",
 			args:   []string{"get", "rlt"},
-			header: "NAME PER MINUTE PER DAY MODE KILL SWITCH READY AGE",
-			row:    []string{"columns", "5", "100", "DryRun", "true", "True"},
-		},
-		"Wide": {
-			reason: "why limiting is off",
-			args:   []string{"get", "ratelimittiers", "-o", "wide"},
-			header: "NAME PER MINUTE PER DAY MODE KILL SWITCH READY ENFORCING AGE",
-			row:    []string{"columns", "5", "100", "DryRun", "true", "True", "KillSwitchEngaged"},
+			header: "NAME PER MINUTE PER DAY MODE KILL SWITCH ENFORCING READY AGE",
+			row:    []string{"columns", "5", "100", "DryRun", "true", "KillSwitchEngaged", "True"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 // +kubebuilder:printcolumn:name="Per Day",type=integer,JSONPath=`.spec.requests.perDay`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Kill Switch",type=boolean,JSONPath=`.spec.killSwitch.engaged`
+// +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].reason`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Enforcing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Enforcing")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.metadata.name) || self.metadata.name.size() <= 63",message="a tier's name may have at most 63 characters, because it is a label of every metric: choose a shorter metadata.name"
 type RateLimitTier struct {
@@ -130,11 +130,12 @@ type KillSwitch struct {
 	Reason string `json:"reason,omitempty"`
 
 	// expiresAt is when limiting comes back by itself, to the second, as an RFC 3339 time such as
-	// "2026-12-01T06:00:00Z". Absent means that it stays off until engaged is set to false.
+	// "2030-01-31T06:00:00Z". A switch whose time has passed does nothing, engaged or not. Absent
+	// means that limiting stays off until the switch is removed or engaged is set to false.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\\\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && !format.datetime().validate(self).hasValue()",message="expiresAt is not an RFC 3339 time: write it like \"2026-12-01T06:00:00Z\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\\\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && !format.datetime().validate(self).hasValue()",message="expiresAt is not an RFC 3339 time: write it like \"2030-01-31T06:00:00Z\""
 	// +optional
 	// ---
 	// Not format date-time: it lets values pass that no client can decode, such as one with a

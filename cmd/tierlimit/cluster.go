@@ -12,8 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -44,7 +42,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 scheme,
 		Logger:                 log,
-		HealthProbeBindAddress: o.healthAddress,
+		HealthProbeBindAddress: off, // ours are the same in local mode
 		Metrics: metricsserver.Options{
 			BindAddress:    o.metricsAddress,
 			SecureServing:  true,
@@ -55,7 +53,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	var tiers tier.Table
-	check, err := checkServer(o, &tiers, client, log)
+	servers, err := newServers(o, &tiers, client, log)
 	if err != nil {
 		return err
 	}
@@ -65,11 +63,17 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		Table:            &tiers,
 		GloballyDisabled: o.disabled,
 	}
-	if err := addTo(mgr, check, reconciler, &tiers); err != nil {
+	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	log.Info("answering checks", "version", version(), "address", check.Listener.Addr().String(),
+	for _, server := range servers {
+		if err := mgr.Add(server); err != nil {
+			return fmt.Errorf("setting up: %w", err)
+		}
+	}
+	log.Info("answering checks", "version", version(), "address", servers[0].Listener.Addr().String(),
 		"defaultTier", o.defaultTier, "redis", client.Options().Addr, "disabled", o.disabled)
+	go lookAtRedis(ctx, o, client, log)
 	return mgr.Start(ctx)
 }
 
@@ -84,18 +88,4 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	restConfig.QPS = -1 // the API server's priority and fairness limits clients better than they do themselves
 	return restConfig, nil
-}
-
-// addTo adds everything that runs to the manager.
-func addTo(mgr ctrl.Manager, check *manager.Server, reconciler *controller.Reconciler, tiers *tier.Table) error {
-	if err := mgr.Add(check); err != nil {
-		return err
-	}
-	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	return mgr.AddReadyzCheck("tiers", tiersLoaded(tiers))
 }

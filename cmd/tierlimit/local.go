@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -33,9 +32,6 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 	if err := source.Load(); err != nil {
 		return fmt.Errorf("--tiers: %w", err)
 	}
-	if tiers.Lookup(o.defaultTier) == nil {
-		log.Error(nil, "the default tier does not exist: checks that name no other tier are answered with 503", "defaultTier", o.defaultTier)
-	}
 
 	group, ctx := errgroup.WithContext(ctx)
 	client, err := localStore(ctx, group, o, log)
@@ -43,8 +39,11 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 		return err
 	}
 	defer client.Close()
-	servers, err := localServers(o, &tiers, client, log)
+	servers, err := newServers(o, &tiers, client, log)
 	if err != nil {
+		return err
+	}
+	if servers, err = withMetrics(o, servers); err != nil {
 		return err
 	}
 	for _, server := range servers {
@@ -56,45 +55,35 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 	return group.Wait()
 }
 
-// localServers returns the servers to run, that of the check endpoint first.
-func localServers(o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) ([]*manager.Server, error) {
-	check, err := checkServer(o, tiers, client, log)
-	if err != nil {
-		return nil, err
+// withMetrics adds the server of /metrics unless it is off. In a cluster the manager has it.
+func withMetrics(o options, servers []*manager.Server) ([]*manager.Server, error) {
+	if o.metricsAddress == off {
+		return servers, nil
 	}
-	servers := []*manager.Server{check}
-	if o.healthAddress != off {
-		mux := http.NewServeMux()
-		mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{}))
-		mux.Handle("/readyz", http.StripPrefix("/readyz", &healthz.Handler{Checks: map[string]healthz.Checker{"tiers": tiersLoaded(tiers)}}))
-		health, err := listen("health", "health-probe-bind-address", o.healthAddress, mux)
-		if err != nil {
-			return nil, err
-		}
-		servers = append(servers, health)
-	}
-	if o.metricsAddress != off {
-		mux := http.NewServeMux()
-		mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
-		metrics, err := listen("metrics", "metrics-bind-address", o.metricsAddress, mux)
-		if err != nil {
-			return nil, err
-		}
-		servers = append(servers, metrics)
-	}
-	return servers, nil
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
+	metrics, err := listen("metrics", "metrics-bind-address", o.metricsAddress, mux)
+	return append(servers, metrics), err
 }
 
 // localStore returns a client for the Redis that was asked for or else for the embedded store.
 func localStore(ctx context.Context, group *errgroup.Group, o options, log logr.Logger) (*redis.Client, error) {
 	if o.redisURL != "" {
-		return redisClient(o)
+		client, err := redisClient(o)
+		if err != nil {
+			return nil, err
+		}
+		group.Go(func() error {
+			lookAtRedis(ctx, o, client, log)
+			return nil
+		})
+		return client, nil
 	}
 	store := miniredis.NewMiniRedis()
 	if err := store.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("starting the embedded store: %w", err)
 	}
-	log.Error(nil, "NO REDIS GIVEN: the log is kept in the memory of this process, is lost when it ends and is not shared with others; "+
+	warn(log, "NO REDIS GIVEN: the log is kept in the memory of this process, is lost when it ends and is not shared with others; "+
 		"for anything but a trial set "+envRedisURL)
 	group.Go(func() error {
 		expireKeys(ctx, store)

@@ -27,6 +27,11 @@ func newLogger(o options, w io.Writer) logr.Logger {
 	return logr.FromSlogHandler(slog.NewJSONHandler(w, handlerOptions))
 }
 
+// warn logs what the operator should change or know, although nothing has failed.
+func warn(log logr.Logger, message string) {
+	slog.New(logr.ToSlogHandler(log)).Warn(message)
+}
+
 // redisLogger makes what the Redis client would print on its own part of the log. It reports each
 // failed connection, which the check endpoint sums up: at debug level, it is for those who look.
 type redisLogger struct{ log logr.Logger }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -39,6 +40,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return 0
 	}
 	log := newLogger(o, stderr)
+	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // also for what libraries print through package log
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	redis.SetLogger(redisLogger{log.WithName("redis")})
@@ -51,7 +53,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 func serve(ctx context.Context, o options, log logr.Logger) error {
 	if o.disabled {
-		log.Error(nil, "RATE_LIMIT_DISABLED is set: EVERY REQUEST OF EVERY TIER PASSES until it is unset and this process restarted")
+		warn(log, "RATE_LIMIT_DISABLED is set: EVERY REQUEST OF EVERY TIER PASSES until it is unset and this process restarted")
 	}
 	if o.local() {
 		return serveLocal(ctx, o, log)

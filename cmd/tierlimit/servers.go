@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -22,14 +20,14 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// checkServer returns the server of the check endpoint, bound to its address. It runs on every
-// replica.
-func checkServer(o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) (*manager.Server, error) {
+// newServers returns the servers of every replica, bound to their addresses: that of the check
+// endpoint first, then that of the probes unless it is off.
+func newServers(o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) ([]*manager.Server, error) {
 	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout})
 	if err != nil {
 		return nil, err
 	}
-	return listen("check", "bind-address", o.bindAddress, webhookserver.NewHandler(webhookserver.Options{
+	check, err := listen("check", "bind-address", o.bindAddress, webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
 		DefaultTier: o.defaultTier,
@@ -37,6 +35,11 @@ func checkServer(o options, tiers *tier.Table, client redis.Scripter, log logr.L
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled),
 		Log:         log.WithName("check"),
 	}))
+	if err != nil || o.healthAddress == off {
+		return []*manager.Server{check}, err
+	}
+	probes, err := listen("probes", "health-probe-bind-address", o.healthAddress, probes(tiers))
+	return []*manager.Server{check, probes}, err
 }
 
 // listen returns a server for a handler, bound to the address that a flag gives.
@@ -53,15 +56,19 @@ func listen(name, flag, address string, handler http.Handler) (*manager.Server, 
 	}, nil
 }
 
-// tiersLoaded is the readiness check. It does not depend on Redis: when Redis is away each tier's
-// failurePolicy decides, and the ingress must not lose every replica at once.
-func tiersLoaded(tiers *tier.Table) healthz.Checker {
-	return func(*http.Request) error {
+// probes answers /healthz and /readyz. Readiness does not depend on Redis: when Redis is away each
+// tier's failurePolicy decides, and the ingress must not lose every replica at once.
+func probes(tiers *tier.Table) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !tiers.Ready() {
-			return errors.New("the tiers have not been loaded yet")
+			http.Error(w, "the tiers have not been loaded yet", http.StatusServiceUnavailable)
+			return
 		}
-		return nil
-	}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
 }
 
 // redisClient returns the client for --redis-url. The error does not contain the URL.
@@ -71,4 +78,17 @@ func redisClient(o options) (*redis.Client, error) {
 		return nil, fmt.Errorf("--redis-url (or %s): %w", envRedisURL, err)
 	}
 	return client, nil
+}
+
+// lookAtRedis says in the log whether Redis can be used, which a wrong password should not leave
+// to the first check. It only looks: whatever it finds, checks are answered.
+func lookAtRedis(ctx context.Context, o options, client *redis.Client, log logr.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, o.redisTimeout)
+	defer cancel()
+	// TIME is a command that checks use, so that it is allowed to whoever may check.
+	if err := client.Time(ctx).Err(); err != nil {
+		log.Error(err, "Redis cannot be used yet", "address", client.Options().Addr)
+		return
+	}
+	log.Info("Redis answers", "address", client.Options().Addr)
 }

@@ -30,7 +30,7 @@ func TestConditions(t *testing.T) {
 		"KillSwitch":         {reason: "it must not be forgotten", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", nil)}, want: "InForce/KillSwitchEngaged"},
 		"KillSwitchInDryRun": {reason: "the kill switch matters more", spec: []func(*v1alpha1.RateLimitTierSpec){mode(v1alpha1.ModeDryRun), killSwitch("Redis migration", nil)}, want: "InForce/KillSwitchEngaged"},
 		"KillSwitchUntil":    {reason: "it has not expired", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &later)}, want: "InForce/KillSwitchEngaged"},
-		"KillSwitchExpired":  {reason: "limiting is back", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &past)}, want: "InForce/Enforcing"},
+		"KillSwitchExpired":  {reason: "limiting is back", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &past)}, want: "InForce/KillSwitchExpired"},
 		"GloballyDisabled":   {reason: "every request of every tier passes", disabled: true, want: "InForce/GloballyDisabled"},
 		"GloballyDisabledAndKillSwitch": {reason: "unsetting one is not enough, the global one is named first", disabled: true,
 			spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", nil)}, want: "InForce/GloballyDisabled"},
@@ -91,11 +91,11 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("replica %d: %+v does not end at the second %v", i, k, expiresAt)
 		}
 	}
-	eventually(t, "limiting is back", hasReasons(t, c, "expiring", "InForce/Enforcing"))
+	eventually(t, "limiting is back", hasReasons(t, c, "expiring", "InForce/KillSwitchExpired"))
 	if now := time.Now(); now.Before(expiresAt.Time) {
 		t.Errorf("reported at %v that limiting is back, but that is at %v", now, expiresAt)
 	}
-	exactly(t, "expiring", map[string]int{"Warning KillSwitchEngaged": 1, "Normal Enforcing": 1})
+	exactly(t, "expiring", map[string]int{"Warning KillSwitchEngaged": 1, "Normal KillSwitchExpired": 1})
 }
 
 // exactly waits until there are these Events of a tier, and then a second more for one too many.

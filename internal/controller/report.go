@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -86,30 +87,57 @@ func (r *Reconciler) report(ctx context.Context, objects []v1alpha1.RateLimitTie
 func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTier, o outcome, now time.Time) (time.Duration, error) {
 	status := statusFor(object, o, r.GloballyDisabled, now)
 	last, known := r.reported[object.UID]
-	if !known || !sameConditions(last.status, status) {
-		last = lastReport{patience: firstPatience}
+	news := !known || !sameConditions(last.status, status)
+	if news {
+		last = lastReport{status: status, patience: firstPatience}
 	}
-	last.status = status
-	if equality.Semantic.DeepEqual(object.Status, status) {
+	switch {
+	case equality.Semantic.DeepEqual(object.Status, status):
 		last.overwritten = time.Time{}
 		r.reported[object.UID] = last
 		return 0, nil
-	}
-	if known && contested(object, r.reported[object.UID].status, status) {
-		if last.overwritten.IsZero() {
-			last.overwritten = now
-		}
+	case !news && reportedByAnother(object):
+		wait := last.leaveStanding(now)
 		r.reported[object.UID] = last
-		if wait := last.overwritten.Add(last.patience).Sub(now); wait > 0 {
+		if wait > 0 {
 			return wait, nil
 		}
-		last.overwritten, last.patience = time.Time{}, 2*last.patience
 	}
 	if err := r.write(ctx, object, status); err != nil {
 		return 0, err
 	}
 	r.reported[object.UID] = last
 	return 0, nil
+}
+
+// leaveStanding returns for how long to leave a status alone by which another replica has
+// overwritten this one's, while nothing has changed for this one. That happens when replicas
+// differ: in RATE_LIMIT_DISABLED during a roll-out, or in their clocks around an expiry. Writing it
+// back at once would be answered in kind, for ever. An example with replicas A and B:
+//
+//   - B starts with RATE_LIMIT_DISABLED and reports GloballyDisabled. A, which does not have it,
+//     lets that stand for a minute: most likely it is about to be replaced by another B.
+//   - B went away instead, as after a roll-back. After the minute A reports Enforcing again.
+//   - Or B is still there and lets A's Enforcing stand for a minute. Then they take turns, but the
+//     time doubles with each, so that replicas which go on to differ come to rest.
+func (l *lastReport) leaveStanding(now time.Time) time.Duration {
+	if l.overwritten.IsZero() {
+		l.overwritten = now
+	}
+	wait := l.overwritten.Add(l.patience).Sub(now)
+	if wait <= 0 {
+		l.overwritten, l.patience = time.Time{}, 2*l.patience
+	}
+	return wait
+}
+
+// reportedByAnother returns whether the status of an object is a replica's whole report on its
+// present spec, and not just out of date.
+func reportedByAnother(object *v1alpha1.RateLimitTier) bool {
+	conditions := object.Status.Conditions
+	return ptr.Deref(object.Status.ObservedGeneration, 0) == object.Generation &&
+		meta.FindStatusCondition(conditions, v1alpha1.ConditionReady) != nil &&
+		meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforcing) != nil
 }
 
 // write patches the status of a tier unless the tier has changed meanwhile, and emits the Event.
@@ -126,18 +154,6 @@ func (r *Reconciler) write(ctx context.Context, object *v1alpha1.RateLimitTier, 
 		r.Recorder.Eventf(object, nil, n.eventType, n.reason, n.action, "%s", n.message)
 	}
 	return nil
-}
-
-// contested returns whether another replica has overwritten what this one reported, while nothing
-// has changed for this one. That happens when replicas differ, in RATE_LIMIT_DISABLED during a
-// roll-out or in their clocks around an expiry; writing it back at once would be answered in kind,
-// for ever. So the replica that changed last has the last word, for a time: the one that had it
-// may be gone. The time doubles with every turn, so that replicas which go on to differ come to
-// rest.
-func contested(object *v1alpha1.RateLimitTier, reported, status v1alpha1.RateLimitTierStatus) bool {
-	return sameConditions(reported, status) &&
-		ptr.Deref(object.Status.ObservedGeneration, 0) == object.Generation &&
-		len(object.Status.Conditions) >= len(status.Conditions)
 }
 
 // forget drops what was reported of tiers that are gone.

@@ -65,6 +65,9 @@ func enforcingCondition(object *v1alpha1.RateLimitTier, o outcome, globallyDisab
 		return disabled(v1alpha1.ReasonKillSwitchEngaged, killSwitchMessage(object.Spec.KillSwitch))
 	case o.inForce.DryRun:
 		return disabled(v1alpha1.ReasonDryRun, "mode is DryRun: requests over the budget are counted and pass.")
+	case o.inForce.KillSwitch.Engaged:
+		return condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue, v1alpha1.ReasonKillSwitchExpired,
+			"The kill switch has expired (spec.killSwitch.expiresAt) and does nothing: requests over the budget are rejected.")
 	}
 	return condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue, v1alpha1.ReasonEnforcing,
 		"Requests over the budget are rejected.")
@@ -78,7 +81,7 @@ func killSwitchMessage(killSwitch *v1alpha1.KillSwitch) string {
 	if killSwitch != nil && killSwitch.ExpiresAt != nil {
 		return message + " Limiting comes back by itself at spec.killSwitch.expiresAt."
 	}
-	return message + " Set spec.killSwitch.engaged to false to limit again."
+	return message + " Remove spec.killSwitch to limit again."
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -117,6 +120,9 @@ func noticeFor(before, after v1alpha1.RateLimitTierStatus) *notice {
 			eventType = corev1.EventTypeNormal
 		}
 		return &notice{eventType, is.Reason, "StopEnforcing", is.Message}
+	case is.Reason == v1alpha1.ReasonKillSwitchExpired && (was == nil || was.Status == metav1.ConditionTrue && was.Reason != is.Reason):
+		// It never took effect, although somebody believes that limiting is off.
+		return &notice{corev1.EventTypeWarning, is.Reason, "Enforce", is.Message}
 	case is.Status == metav1.ConditionTrue && was != nil && was.Status == metav1.ConditionFalse:
 		return &notice{corev1.EventTypeNormal, is.Reason, "Enforce", is.Message + " " + ready.Message}
 	case ready.Status == metav1.ConditionFalse:

@@ -29,7 +29,8 @@ var (
 	enforces   = condition("Enforcing", metav1.ConditionTrue, "Enforcing", "Requests over the budget are rejected.")
 	dryRun     = condition("Enforcing", metav1.ConditionFalse, "DryRun", "mode is DryRun: requests over the budget are counted and pass.")
 	disabled   = condition("Enforcing", metav1.ConditionFalse, "GloballyDisabled", "RATE_LIMIT_DISABLED is set: every request of every tier passes. Unset it to limit again.")
-	killed     = condition("Enforcing", metav1.ConditionFalse, "KillSwitchEngaged", "The kill switch is engaged: every request of this tier passes. Reason: Redis migration. Set spec.killSwitch.engaged to false to limit again.")
+	killed     = condition("Enforcing", metav1.ConditionFalse, "KillSwitchEngaged", "The kill switch is engaged: every request of this tier passes. Reason: Redis migration. Remove spec.killSwitch to limit again.")
+	expired    = condition("Enforcing", metav1.ConditionTrue, "KillSwitchExpired", "The kill switch has expired (spec.killSwitch.expiresAt) and does nothing: requests over the budget are rejected.")
 	notInForce = condition("Enforcing", metav1.ConditionFalse, "NotInForce", "Checks for this tier fall back to the default tier.")
 	invalid    = condition("Ready", metav1.ConditionFalse, "Invalid", "The spec cannot be used: spec.mode is bad. The last good one stays in force.")
 	neverGood  = condition("Ready", metav1.ConditionFalse, "Invalid", "The spec cannot be used: spec.mode is bad.")
@@ -40,7 +41,7 @@ func TestStatusFor(t *testing.T) {
 	at := metav1.NewTime(now)
 	bad := errors.New("spec.mode is bad")
 	until := killed
-	until.Message = strings.Replace(killed.Message, "Set spec.killSwitch.engaged to false to limit again.", "Limiting comes back by itself at spec.killSwitch.expiresAt.", 1)
+	until.Message = strings.Replace(killed.Message, "Remove spec.killSwitch to limit again.", "Limiting comes back by itself at spec.killSwitch.expiresAt.", 1)
 	for name, tc := range map[string]struct {
 		reason   string
 		spec     []func(*v1alpha1.RateLimitTierSpec)
@@ -54,7 +55,7 @@ func TestStatusFor(t *testing.T) {
 		"DryRun":           {reason: "nobody is rejected", spec: []func(*v1alpha1.RateLimitTierSpec){mode(v1alpha1.ModeDryRun)}, want: statusOf(3, inForceNow, dryRun)},
 		"KillSwitch":       {reason: "and why", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration.", nil)}, want: statusOf(3, inForceNow, killed)},
 		"BeforeExpiry":     {reason: "a moment before", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &at)}, now: now.Add(-1), want: statusOf(3, inForceNow, until)},
-		"AtExpiry":         {reason: "to the second", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &at)}, now: now, want: statusOf(3, inForceNow, enforces)},
+		"AtExpiry":         {reason: "to the second", spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Redis migration", &at)}, now: now, want: statusOf(3, inForceNow, expired)},
 		"GloballyDisabled": {reason: "goes before everything", disabled: true, invalid: bad, want: statusOf(3, neverGood, disabled)},
 		"Invalid":          {reason: "the last good one limits", invalid: bad, lastGood: &tier.Tier{Name: "free"}, want: statusOf(3, invalid, enforces)},
 		"InvalidDryRun":    {reason: "it is the last good one's mode that counts", invalid: bad, lastGood: &tier.Tier{Name: "free", DryRun: true}, want: statusOf(3, invalid, dryRun)},
@@ -92,7 +93,11 @@ func TestNoticeFor(t *testing.T) {
 		"Unchanged":   {"nothing happened", statusOf(2, inForceNow, enforces), statusOf(2, inForceNow, enforces), nil},
 		"Engaged":     {"limiting ends", statusOf(1, inForceNow, enforces), statusOf(2, inForceNow, killed), &notice{"Warning", "KillSwitchEngaged", "StopEnforcing", killed.Message}},
 		"OtherReason": {"the reason shows in an Event", statusOf(1, inForceNow, killed), statusOf(2, inForceNow, otherReason), &notice{"Warning", "KillSwitchEngaged", "StopEnforcing", "Another."}},
-		"Expired":     {"limiting is back, of the same generation", statusOf(2, inForceNow, killed), statusOf(2, inForceNow, enforces), &notice{"Normal", "Enforcing", "Enforce", enforces.Message + " " + inForceNow.Message}},
+		"Released":    {"limiting is back", statusOf(2, inForceNow, killed), statusOf(3, inForceNow, enforces), &notice{"Normal", "Enforcing", "Enforce", enforces.Message + " " + inForceNow.Message}},
+		"Expired":     {"limiting is back, of the same generation", statusOf(2, inForceNow, killed), statusOf(2, inForceNow, expired), &notice{"Normal", "KillSwitchExpired", "Enforce", expired.Message + " " + inForceNow.Message}},
+		"TooLate":     {"somebody believes that limiting is off", statusOf(1, inForceNow, enforces), statusOf(2, inForceNow, expired), &notice{"Warning", "KillSwitchExpired", "Enforce", expired.Message}},
+		"NewTooLate":  {"from the start", none, statusOf(1, inForceNow, expired), &notice{"Warning", "KillSwitchExpired", "Enforce", expired.Message}},
+		"LongExpired": {"once is enough", statusOf(2, inForceNow, expired), statusOf(3, inForceNow, expired), &notice{"Normal", "InForce", "Publish", inForceNow.Message}},
 		"DryRun":      {"chosen calmly", none, statusOf(1, inForceNow, dryRun), &notice{"Normal", "DryRun", "StopEnforcing", dryRun.Message}},
 		"StillDryRun": {"a new budget to try out", statusOf(1, inForceNow, dryRun), statusOf(2, inForceNow, dryRun), &notice{"Normal", "InForce", "Publish", inForceNow.Message}},
 		"Disabled":    {"somebody has to act", statusOf(1, inForceNow, enforces), statusOf(1, inForceNow, disabled), &notice{"Warning", "GloballyDisabled", "StopEnforcing", disabled.Message}},
@@ -107,23 +112,21 @@ func TestNoticeFor(t *testing.T) {
 	}
 }
 
-func TestContested(t *testing.T) {
-	mine, theirs := statusOf(2, inForceNow, enforces), statusOf(2, inForceNow, disabled)
+func TestReportedByAnother(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason                   string
-		stored, reported, status v1alpha1.RateLimitTierStatus
-		want                     bool
+		reason string
+		stored v1alpha1.RateLimitTierStatus
+		want   bool
 	}{
-		"Overwritten":   {"another replica says something else", theirs, mine, mine, true},
-		"NewGeneration": {"nobody has reported the new spec yet", statusOf(1, inForceNow, disabled), mine, mine, false},
-		"News":          {"this replica has something new to say", theirs, statusOf(2, inForceNow, killed), mine, false},
-		"Emptied":       {"somebody has removed a condition", v1alpha1.RateLimitTierStatus{ObservedGeneration: ptr.To[int64](2)}, mine, mine, false},
+		"Overwritten":   {"another replica says something else", statusOf(2, inForceNow, disabled), true},
+		"NewGeneration": {"nobody has reported the new spec yet", statusOf(1, inForceNow, disabled), false},
+		"Emptied":       {"somebody has removed the conditions", v1alpha1.RateLimitTierStatus{ObservedGeneration: ptr.To[int64](2)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := object("free")
 			o.Generation, o.Status = 2, tc.stored
-			if got := contested(o, tc.reported, tc.status); got != tc.want {
-				t.Errorf("contested is %v, want %v: %s", got, tc.want, tc.reason)
+			if got := reportedByAnother(o); got != tc.want {
+				t.Errorf("it is %v, want %v: %s", got, tc.want, tc.reason)
 			}
 		})
 	}

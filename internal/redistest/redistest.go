@@ -6,11 +6,13 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -77,18 +79,25 @@ func (s *Server) Restart() {
 	defer log.Close()
 	cmd := exec.Command(path, append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no"}, s.args...)...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.t.TempDir()
+	endWithTest(cmd)
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("redistest: starting redis-server: %v", err)
 	}
 	s.cmd = cmd
 	for range 200 {
-		if s.Client.Ping(context.Background()).Err() == nil {
+		if s.answers() {
 			return
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
 	output, _ := os.ReadFile(log.Name())
 	s.t.Fatalf("redistest: redis-server on %s does not answer; it printed:\n%s", s.addr, output)
+}
+
+// answers reports whether this very process answers, not another that was quicker to take the port.
+func (s *Server) answers() bool {
+	info, err := s.Client.Info(context.Background(), "server").Result()
+	return err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.cmd.Process.Pid))
 }
 
 // Freeze stops the process without ending its connections (SIGSTOP), until Thaw.

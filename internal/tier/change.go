@@ -16,12 +16,12 @@ type Change struct {
 	Now string
 }
 
-// changes returns what differs between two sets of tiers, ordered by name.
-func changes(before, after map[string]*Tier) []Change {
+// changes returns what differs between two descriptions of a table, ordered by name.
+func changes(before, after map[string]string) []Change {
 	var changed []Change
-	for name, tier := range after {
-		if was, ok := before[name]; !ok || was.String() != tier.String() {
-			changed = append(changed, Change{Name: name, Now: tier.String()})
+	for name, now := range after {
+		if was, ok := before[name]; !ok || was != now {
+			changed = append(changed, Change{Name: name, Now: now})
 		}
 	}
 	for name := range before {

@@ -7,27 +7,32 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // Table is the set of tiers in force. Its zero value is empty and not ready. Readers take no lock:
 // a lookup reads one atomic pointer to an immutable map.
 type Table struct {
-	tiers atomic.Pointer[map[string]*Tier]
+	tiers     atomic.Pointer[map[string]*Tier]
+	described map[string]string // by the last Replace
 }
 
-// Replace puts a new set of tiers in force, whole and at once, and returns what has changed,
-// ordered by name. It also makes the table ready, even if the set is empty. The caller must not
-// change the tiers any more. Only one goroutine may replace at a time.
+// Replace puts a new set of tiers in force, whole and at once, and returns what has changed since
+// the last time, ordered by name; that a kill switch has expired meanwhile is a change too. It also
+// makes the table ready, even if the set is empty. The caller must not change the tiers any more.
+// Only one goroutine may replace.
 func (t *Table) Replace(tiers []*Tier) []Change {
+	now := time.Now()
 	next := make(map[string]*Tier, len(tiers))
+	described := make(map[string]string, len(tiers))
 	for _, tier := range tiers {
 		next[tier.Name] = tier
+		described[tier.Name] = tier.describe(now)
 	}
-	previous := t.tiers.Swap(&next)
-	if previous == nil {
-		return changes(nil, next)
-	}
-	return changes(*previous, next)
+	t.tiers.Store(&next)
+	changed := changes(t.described, described)
+	t.described = described
+	return changed
 }
 
 // Lookup returns the tier of a name, or nil.

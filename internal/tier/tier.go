@@ -46,8 +46,10 @@ func (k KillSwitch) EngagedAt(now time.Time) bool {
 	return k.Engaged && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
-// String describes the tier for a log: "5 per 1m0s, 100 per 24h0m0s, dry run".
-func (t *Tier) String() string {
+// String describes the tier as it is in force now: "5 per 1m0s, 100 per 24h0m0s, dry run".
+func (t *Tier) String() string { return t.describe(time.Now()) }
+
+func (t *Tier) describe(now time.Time) string {
 	var words []string
 	for _, l := range t.Limits {
 		words = append(words, fmt.Sprintf("%d per %v", l.Requests, l.Window))
@@ -58,11 +60,15 @@ func (t *Tier) String() string {
 	if t.FailOpen {
 		words = append(words, "fail open")
 	}
-	if t.KillSwitch.Engaged {
+	expiry := t.KillSwitch.ExpiresAt.UTC().Format(time.RFC3339)
+	switch {
+	case !t.KillSwitch.Engaged:
+	case !t.KillSwitch.EngagedAt(now):
+		words = append(words, "kill switch expired at "+expiry)
+	case t.KillSwitch.ExpiresAt.IsZero():
 		words = append(words, "KILL SWITCH ENGAGED: every request passes")
-		if !t.KillSwitch.ExpiresAt.IsZero() {
-			words = append(words, "until "+t.KillSwitch.ExpiresAt.UTC().Format(time.RFC3339))
-		}
+	default:
+		words = append(words, "KILL SWITCH ENGAGED: every request passes until "+expiry)
 	}
 	return strings.Join(words, ", ")
 }

@@ -5,6 +5,7 @@ package tier
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,16 +125,42 @@ func TestKillSwitchEngagedAt(t *testing.T) {
 	}
 }
 
-func TestString(t *testing.T) {
+func TestDescribe(t *testing.T) {
+	expiry := time.Date(2026, 12, 1, 7, 0, 0, 0, time.FixedZone("", 3600))
 	full := &Tier{
 		Name:       "free",
 		Limits:     []limiter.Limit{{Requests: 5, Window: Minute}, {Requests: 100, Window: Day}},
 		DryRun:     true,
 		FailOpen:   true,
-		KillSwitch: KillSwitch{Engaged: true, ExpiresAt: time.Date(2026, 12, 1, 7, 0, 0, 0, time.FixedZone("", 3600))},
+		KillSwitch: KillSwitch{Engaged: true, ExpiresAt: expiry},
 	}
-	want := "5 per 1m0s, 100 per 24h0m0s, dry run, fail open, KILL SWITCH ENGAGED: every request passes, until 2026-12-01T06:00:00Z"
-	if got := fmt.Sprint(full); got != want {
+	common := "5 per 1m0s, 100 per 24h0m0s, dry run, fail open, "
+	for now, want := range map[time.Time]string{
+		expiry.Add(-1): common + "KILL SWITCH ENGAGED: every request passes until 2026-12-01T06:00:00Z",
+		expiry:         common + "kill switch expired at 2026-12-01T06:00:00Z",
+	} {
+		if got := full.describe(now); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	plain := &Tier{Name: "free", Limits: full.Limits[:1], KillSwitch: KillSwitch{Engaged: true}}
+	if got, want := fmt.Sprint(plain), "5 per 1m0s, KILL SWITCH ENGAGED: every request passes"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestExpiryIsAChange replaces a set by itself after its kill switch has expired.
+func TestExpiryIsAChange(t *testing.T) {
+	expiry := time.Now().Add(20 * time.Millisecond)
+	set := []*Tier{{Name: "free", Limits: []limiter.Limit{{Requests: 5, Window: Minute}}, KillSwitch: KillSwitch{Engaged: true, ExpiresAt: expiry}}}
+	var table Table
+	table.Replace(set)
+	time.Sleep(time.Until(expiry))
+	changed := table.Replace(set)
+	if len(changed) != 1 || changed[0].Name != "free" || !strings.Contains(changed[0].Now, "kill switch expired") {
+		t.Errorf("changes %v", changed)
+	}
+	if again := table.Replace(set); len(again) != 0 {
+		t.Errorf("nothing has changed since, but %v", again)
 	}
 }

@@ -166,3 +166,11 @@ func TestPermissionsMended(t *testing.T) {
 	}
 	f.inForce(t, "free=6")
 }
+
+// TestExpiryIsLogged has a kill switch expire while no file changes.
+func TestExpiryIsLogged(t *testing.T) {
+	until := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5) +
+		"  killSwitch: {engaged: true, reason: Redis migration, expiresAt: \"" + until + "\"}\n"})
+	f.logged(t, "kill switch expired at "+until, 1)
+}

@@ -37,7 +37,8 @@ type Source struct {
 	log      logr.Logger
 	validate *validator
 	files    map[string][]declared // the last good tiers of each file
-	owners   map[string]string     // the file of each published tier
+	merged   map[string]placed     // what is in force, by name
+	expiry   time.Time             // when the next kill switch in force expires; zero if none does
 	loaded   string                // the fingerprint of what was read last
 	reported string                // the problems logged last
 }
@@ -76,6 +77,9 @@ func (s *Source) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
+		if !s.expiry.IsZero() && !time.Now().Before(s.expiry) {
+			s.publish(s.merged) // to say so; checks have noticed by themselves
+		}
 		previous := seen
 		seen = s.fingerprint()
 		if seen == s.loaded || seen != previous {
@@ -111,7 +115,7 @@ func (s *Source) read() (map[string]placed, error) {
 		files[name] = tiers
 	}
 	s.files = files
-	merged, duplicates := merge(names, files, s.owners)
+	merged, duplicates := merge(names, files, s.merged)
 	return merged, errors.Join(append(errs, duplicates...)...)
 }
 
@@ -148,7 +152,7 @@ func (s *Source) list() ([]string, error) {
 		}
 		names = append(names, filepath.Join(s.dir, name))
 	}
-	if len(names) == 0 && s.owners == nil {
+	if len(names) == 0 && s.merged == nil {
 		return nil, fmt.Errorf("%s: no *.yaml file with a RateLimitTier in this directory", s.dir)
 	}
 	return names, nil
@@ -162,7 +166,7 @@ type placed struct {
 
 // merge puts the tiers of all files together. Of two files that declare the same tier, the one
 // whose declaration is in force already stays, so that a mistake changes nothing.
-func merge(names []string, files map[string][]declared, owners map[string]string) (map[string]placed, []error) {
+func merge(names []string, files map[string][]declared, inForce map[string]placed) (map[string]placed, []error) {
 	merged := map[string]placed{}
 	var duplicates []error
 	add := func(file string, d declared) {
@@ -172,10 +176,10 @@ func merge(names []string, files map[string][]declared, owners map[string]string
 		}
 		merged[d.tier.Name] = placed{tier: d.tier, file: file}
 	}
-	for _, inForce := range []bool{true, false} {
+	for _, first := range []bool{true, false} {
 		for _, file := range names {
 			for _, d := range files[file] {
-				if (owners[d.tier.Name] == file) == inForce {
+				if (inForce[d.tier.Name].file == file) == first {
 					add(file, d)
 				}
 			}
@@ -185,15 +189,26 @@ func merge(names []string, files map[string][]declared, owners map[string]string
 }
 
 func (s *Source) publish(merged map[string]placed) {
-	s.owners = make(map[string]string, len(merged))
+	s.merged = merged
 	tiers := make([]*tier.Tier, 0, len(merged))
-	for name, p := range merged {
-		s.owners[name] = p.file
+	for _, p := range merged {
 		tiers = append(tiers, p.tier)
 	}
+	s.expiry = nextExpiry(tiers, time.Now())
 	for _, change := range s.table.Replace(tiers) {
 		s.log.Info("tier changed", "tier", change.Name, "now", change.Now)
 	}
+}
+
+// nextExpiry returns when the next kill switch expires, or the zero time if none will.
+func nextExpiry(tiers []*tier.Tier, now time.Time) time.Time {
+	var next time.Time
+	for _, t := range tiers {
+		if at := t.KillSwitch.ExpiresAt; t.KillSwitch.EngagedAt(now) && !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // report logs problems when they change, one line each.

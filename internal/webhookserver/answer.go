@@ -105,7 +105,7 @@ func failure(t *tier.Tier) answer {
 	return answer{
 		outcome: outcomeFailedClosed, status: http.StatusServiceUnavailable,
 		tier: t.Name, limit: t.Limits[0],
-		detail: fmt.Sprintf("The rate limit store cannot be reached, and the %s tier has failurePolicy FailClosed. Retry later.", t.Name),
+		detail: fmt.Sprintf("The rate limit store did not decide, and the %s tier has failurePolicy FailClosed. Retry later.", t.Name),
 	}
 }
 
@@ -123,8 +123,8 @@ func invalid(err error) answer {
 }
 
 // noTier is the answer when there is no tier to apply.
-func noTier(detail string) answer {
-	return answer{outcome: outcomeNoTier, status: http.StatusServiceUnavailable, detail: detail}
+func noTier(err error) answer {
+	return answer{outcome: outcomeNoTier, status: http.StatusServiceUnavailable, detail: err.Error()}
 }
 
 // windowName is the value of X-RateLimit-Window and of the metrics' label.

@@ -53,13 +53,23 @@ type Options struct {
 // Handler answers checks.
 type Handler struct {
 	Options
-	outage outage
-	now    func() time.Time
+	outage  trouble // the limiter fails
+	missing trouble // there is no tier to apply
+	now     func() time.Time
 }
 
 // NewHandler returns a handler.
 func NewHandler(options Options) *Handler {
-	return &Handler{Options: options, outage: outage{log: options.Log, now: time.Now}, now: time.Now}
+	return &Handler{
+		Options: options,
+		outage: trouble{log: options.Log, now: time.Now,
+			begins: "Redis does not decide; each tier's failurePolicy does",
+			ends:   "Redis decides again"},
+		missing: trouble{log: options.Log, now: time.Now,
+			begins: "there is no tier to apply; checks are answered with 503",
+			ends:   "there is a tier to apply again"},
+		now: time.Now,
+	}
 }
 
 // ServeHTTP answers one check. The method does not matter and the body is not read.
@@ -134,10 +144,13 @@ func (h *Handler) apply(r *http.Request, params parameters, t *tier.Tier) answer
 	case h.Disabled:
 		return unlimited(t)
 	case t == nil:
-		return noTier(h.missing(params.tier))
+		err := h.noTier(params.tier)
+		h.missing.observe(err)
+		return noTier(err)
 	case t.KillSwitch.EngagedAt(h.now()):
 		return unlimited(t)
 	}
+	h.missing.observe(nil)
 	subject, err := identify(r, params)
 	if err != nil {
 		return invalid(err)
@@ -160,13 +173,13 @@ func (h *Handler) apply(r *http.Request, params parameters, t *tier.Tier) answer
 	return answerTo(t, decision)
 }
 
-// missing says which tier to create.
-func (h *Handler) missing(asked string) string {
+// noTier says which tier to create.
+func (h *Handler) noTier(asked string) error {
 	switch {
 	case !h.Tiers.Ready():
-		return "The tiers have not been loaded yet. Retry later."
+		return errors.New("the tiers have not been loaded yet; retry later")
 	case asked == "" || asked == h.DefaultTier:
-		return fmt.Sprintf("There is no RateLimitTier %q, which is the default tier: create it.", h.DefaultTier)
+		return fmt.Errorf("there is no RateLimitTier %q, which is the default tier: create it", h.DefaultTier)
 	}
-	return fmt.Sprintf("There is neither a RateLimitTier %q nor the default tier %q: create one of the two.", asked, h.DefaultTier)
+	return fmt.Errorf("there is neither a RateLimitTier %q nor the default tier %q: create one of the two", asked, h.DefaultTier)
 }

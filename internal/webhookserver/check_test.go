@@ -124,9 +124,9 @@ func TestAnswers(t *testing.T) {
 
 func TestNoTierToApply(t *testing.T) {
 	cases := map[string]struct{ reason, query, want string }{
-		"DefaultMissing": {"the body says which tier to create", "", `There is no RateLimitTier "free"`},
+		"DefaultMissing": {"the body says which tier to create", "", `there is no RateLimitTier "free"`},
 		"BothMissing":    {"the body says which tiers would do", "tier=gold", `neither a RateLimitTier "gold" nor the default tier "free"`},
-		"DefaultNamed":   {"the tier asked for is the default tier", "tier=free", `There is no RateLimitTier "free"`},
+		"DefaultNamed":   {"the tier asked for is the default tier", "tier=free", `there is no RateLimitTier "free"`},
 	}
 	e := newEndpoint(nil, nil, budget("pro", 1, 1))
 	for name, tc := range cases {

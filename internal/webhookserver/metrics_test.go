@@ -123,7 +123,7 @@ func TestOutageLog(t *testing.T) {
 	ask(refused, 20, time.Second)
 	ask(nil, 60, time.Second)
 	ask(refused, 1, time.Second)
-	wants := []string{`"failedChecks"=1`, `"failedChecks"=1011`, `answers again" "failedChecks"=1020`, `"failedChecks"=1`}
+	wants := []string{`"failedChecks"=1`, `"failedChecks"=1011`, `decides again" "failedChecks"=1020`, `"failedChecks"=1`}
 	for i, line := range lines {
 		if i >= len(wants) || !strings.Contains(line, wants[i]) || strings.Contains(line, "alice") {
 			t.Errorf("line %d: %s", i, line)

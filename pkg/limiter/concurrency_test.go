@@ -59,7 +59,7 @@ func TestExactUnderConcurrencyInRealTime(t *testing.T) {
 	}
 	// The day's log has every admission: no stretch of a second may hold more than the limit.
 	times := entries(t, server, key(day))
-	for i := range times[:len(times)-int(limit.Requests)] {
+	for i := range times[:max(0, len(times)-int(limit.Requests))] {
 		if apart := times[i+int(limit.Requests)] - times[i]; apart < limit.Window {
 			t.Errorf("%d requests within %v, which is less than %v", limit.Requests+1, apart, limit.Window)
 		}

@@ -34,11 +34,10 @@ type clock struct{ microseconds atomic.Int64 }
 
 func newClock() *clock {
 	c := &clock{}
-	c.set(time.Date(2026, time.November, 30, 12, 0, 0, 0, time.UTC))
+	c.microseconds.Store(time.Date(2026, time.November, 30, 12, 0, 0, 0, time.UTC).UnixMicro())
 	return c
 }
 
-func (c *clock) set(t time.Time)         { c.microseconds.Store(t.UnixMicro()) }
 func (c *clock) advance(d time.Duration) { c.microseconds.Add(d.Microseconds()) }
 func (c *clock) now() string             { return strconv.FormatInt(c.microseconds.Load(), 10) }
 

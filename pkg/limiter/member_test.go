@@ -10,7 +10,7 @@ import (
 )
 
 func TestMembersAreShortAndUnique(t *testing.T) {
-	const goroutines, each = 8, 20_000
+	const goroutines, each = 8, 3000
 	m := newMembers()
 	made := make([][]string, goroutines)
 	var wait sync.WaitGroup

@@ -186,8 +186,8 @@ func TestEmbeddedStoreDecidesLikeRedis(t *testing.T) {
 	s := newSlidingWindow(t, "redis://"+embedded.Addr(), c)
 	real.members.next.Store(s.members.next.Load())
 
-	for round := range 5 {
-		all := requests(random, 300)
+	for round := range 3 {
+		all := requests(random, 250)
 		for i := range all {
 			all[i].user += fmt.Sprint("-", round)
 		}

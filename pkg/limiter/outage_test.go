@@ -49,6 +49,7 @@ func TestNextCheckWorksAfterRedisLostSomething(t *testing.T) {
 }
 
 func TestRedisDownIsAnErrorAtOnceAndPassesByItself(t *testing.T) {
+	t.Parallel()
 	server, s, _ := start(t)
 	limit := Limit{10, time.Minute}
 	admit(t, s, 1, limit)
@@ -72,6 +73,7 @@ func TestRedisDownIsAnErrorAtOnceAndPassesByItself(t *testing.T) {
 
 // Nothing refuses the connection here: only the timeout ends the wait.
 func TestFrozenRedisIsAnErrorWithinTheTimeout(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason   string
 		options  Options

@@ -89,9 +89,10 @@ func TestRepeatedRequestIsAdmittedAndChargedOnce(t *testing.T) {
 			minute: 3, day: 3,
 		},
 	}
+	server, s, c := start(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			server, s, c := start(t)
+			server.Client.FlushAll(context.Background())
 			admit(t, s, tc.before+1, tc.limits...)
 			if tc.between != nil {
 				tc.between(t, server, s)

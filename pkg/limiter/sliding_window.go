@@ -103,7 +103,7 @@ func (s *SlidingWindow) call(subject Subject, limits []Limit) (keys []string, ar
 	args[0], args[1] = s.members.make(), s.now()
 	for i, l := range limits {
 		keys[i] = subject.Key(l.Window)
-		args = append(args, l.Requests, int64(l.Window/time.Second))
+		args = append(args, l.Requests, int64(l.Window/time.Second)+1)
 	}
 	return keys, args
 }

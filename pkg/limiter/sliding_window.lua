@@ -12,18 +12,20 @@
 -- ARGV[2]        the time in microseconds since the epoch, or '' for the server's own (TIME), so
 --                that the callers' clocks do not matter. Only tests give a time.
 -- ARGV[2i + 1]   the limit of window i in requests, at least 1.
--- ARGV[2i + 2]   the length of window i in whole seconds, at least 1.
+-- ARGV[2i + 2]   how long key i lives after an admission, in whole seconds, at least 2: the length
+--                of window i and one second more.
 --
 -- Reply when admitted:  {0, remaining of window 1, remaining of window 2, ...}
 -- Reply when rejected:  {i, wait}: i is the first window that is full (later ones were not
 --                       looked at), wait the microseconds until it has room again.
 
+local call = redis.call
 local TRIM = 256 -- entries removed by one call at the most: about 0.3 ms of the server's time
 
 local member = ARGV[1]
 local now = tonumber(ARGV[2])
 if not now then
-  local time = redis.call('TIME')
+  local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 
@@ -32,23 +34,24 @@ local reply, cards, stales = {0}, {}, {}
 local repeated = false
 for i = 1, #KEYS do
   local key, limit = KEYS[i], tonumber(ARGV[2 * i + 1])
-  local horizon = now - ARGV[2 * i + 2] * 1000000
-  local card = redis.call('ZCARD', key)
+  local horizon = now - (ARGV[2 * i + 2] - 1) * 1000000
+  local card = call('ZCARD', key)
   local stale = 0
   if card >= limit then
     -- There is room exactly when the limit-th newest entry has left. While it has not, it is the
     -- one to wait for, also when the limit was lowered below the count.
-    local entry = redis.call('ZRANGE', key, card - limit, card - limit, 'WITHSCORES')
+    local rank = card == limit and '0' or card - limit -- a string is cheaper to pass
+    local entry = call('ZRANGE', key, rank, rank, 'WITHSCORES')
     local wait = entry[2] - horizon
     if wait > 0 then
-      repeated = repeated or redis.call('ZSCORE', key, member)
+      repeated = repeated or call('ZSCORE', key, member)
       if not repeated then
         return {i, wait}
       end
     end
   end
   if card > 0 then
-    stale = redis.call('ZCOUNT', key, '-inf', horizon)
+    stale = call('ZCOUNT', key, '-inf', horizon)
   end
   cards[i], stales[i] = card, stale
   reply[i + 1] = math.max(limit - (card - stale), 0)
@@ -57,18 +60,18 @@ if repeated then
   return reply
 end
 
--- Every window has room: charge them all. The expiry is one second longer than the window, and
--- only an admission moves it.
+-- Every window has room: charge them all. Only an admission moves the expiry.
+local score = string.format('%.0f', now)
 for i = 1, #KEYS do
   local key, stale = KEYS[i], stales[i]
   if stale > 0 then
     if stale == cards[i] then
-      redis.call('UNLINK', key)
+      call('UNLINK', key)
     else
-      redis.call('ZREMRANGEBYRANK', key, 0, math.min(stale, TRIM) - 1)
+      call('ZREMRANGEBYRANK', key, 0, math.min(stale, TRIM) - 1)
     end
   end
-  reply[i + 1] = reply[i + 1] - redis.call('ZADD', key, 'NX', now, member)
-  redis.call('EXPIRE', key, ARGV[2 * i + 2] + 1)
+  reply[i + 1] = reply[i + 1] - call('ZADD', key, 'NX', score, member)
+  call('EXPIRE', key, ARGV[2 * i + 2])
 end
 return reply
