@@ -135,11 +135,12 @@ type KillSwitch struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\\\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && !format.datetime().validate(self).hasValue()",message="expiresAt is not an RFC 3339 time: write it like \"2030-01-31T06:00:00Z\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[2-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\\\\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && !format.datetime().validate(self).hasValue()",message="expiresAt is not an RFC 3339 time of this millennium: write it like \"2030-01-31T06:00:00Z\""
 	// +optional
 	// ---
 	// Not format date-time: it lets values pass that no client can decode, such as one with a
-	// lower-case t, and one such tier would keep every replica from reading all the others.
+	// lower-case t, and one such tier would keep every replica from reading all the others. Nor
+	// the first years: clients cannot tell 0001-01-01T00:00:00Z from an absent time, which is never.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }
 

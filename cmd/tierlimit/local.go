@@ -62,7 +62,7 @@ func withMetrics(o options, servers []*manager.Server) ([]*manager.Server, error
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
-	metrics, err := listen("metrics", "metrics-bind-address", o.metricsAddress, mux)
+	metrics, err := o.listen("metrics", "metrics-bind-address", o.metricsAddress, mux)
 	return append(servers, metrics), err
 }
 

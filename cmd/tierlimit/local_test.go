@@ -218,27 +218,6 @@ func TestKillSwitchWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestTerminationAnswersChecksInFlight sends SIGTERM while a check waits for a frozen Redis.
-func TestTerminationAnswersChecksInFlight(t *testing.T) {
-	server := redistest.Start(t)
-	p := start(t, []string{"REDIS_URL=" + server.URL()}, "--tiers", "config/samples", "--redis-timeout", "20s")
-	p.ask("user=u")
-	server.Freeze()
-	answered := make(chan int, 1)
-	go func() { answered <- status(p.check + "/check?user=u") }()
-	time.Sleep(200 * time.Millisecond)
-	ended := make(chan error, 1)
-	go func() { ended <- p.stop() }()
-	eventually(t, "no new check is taken", func() bool { return status(p.check+"/check?user=u") == 0 })
-	server.Thaw()
-	if got := <-answered; got != 200 {
-		t.Errorf("the check in flight was answered with %d", got)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("ended with %v", err)
-	}
-}
-
 // writeTier writes a tier into its own file, as an editor does that replaces the file.
 func writeTier(t *testing.T, dir, name, requests string) {
 	t.Helper()

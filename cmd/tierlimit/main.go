@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 
 	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
@@ -33,7 +34,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprint(stdout, usage())
 		return 0
 	case err != nil:
-		fmt.Fprintf(stderr, "tierlimit: %v (see tierlimit --help)\n", err)
+		fmt.Fprintf(stderr, "tierlimit: %s (see tierlimit --help)\n", redactURLs(err.Error()))
 		return 2
 	case o.version:
 		fmt.Fprintln(stdout, "tierlimit", version())
@@ -44,12 +45,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	redis.SetLogger(redisLogger{log.WithName("redis")})
+	ctx, o.ending = endInStages(ctx)
 	if err := serve(ctx, o, log); err != nil {
 		fmt.Fprintf(stderr, "tierlimit: %v\n", err)
 		return 1
 	}
 	return 0
 }
+
+// redisURL matches what may contain the password of a Redis.
+var redisURL = regexp.MustCompile(`(rediss?|unix):[^\s"]*`)
+
+// redactURLs takes Redis URLs out of an error that repeats the command line.
+func redactURLs(message string) string { return redisURL.ReplaceAllString(message, "$1://...") }
 
 func serve(ctx context.Context, o options, log logr.Logger) error {
 	if o.disabled {

@@ -40,7 +40,8 @@ type options struct {
 	logLevel       string
 	logFormat      string
 	version        bool
-	disabled       bool // RATE_LIMIT_DISABLED
+	disabled       bool   // RATE_LIMIT_DISABLED
+	ending         ending // set while it runs
 }
 
 // local returns whether the tiers come from a directory instead of a cluster.
@@ -120,8 +121,8 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	if o.redisURL == "" && !o.local() {
 		return errors.New("no Redis: set " + envRedisURL + " or --redis-url to redis://[user:password@]host[:port]; only local mode (--tiers DIR) works without")
 	}
-	if o.redisTimeout <= 0 {
-		return fmt.Errorf("--redis-timeout is %v: use a time above 0, such as 500ms", o.redisTimeout)
+	if o.redisTimeout <= 0 || o.redisTimeout > limiter.MaxTimeout {
+		return fmt.Errorf("--redis-timeout is %v: use a time above 0 and up to %v, such as 500ms", o.redisTimeout, limiter.MaxTimeout)
 	}
 	if len(validation.IsDNS1123Subdomain(o.defaultTier)) > 0 {
 		return fmt.Errorf("--default-tier is %q, which cannot be the name of a RateLimitTier", o.defaultTier)

@@ -27,23 +27,24 @@ func newServers(o options, tiers *tier.Table, client redis.Scripter, log logr.Lo
 	if err != nil {
 		return nil, err
 	}
-	check, err := listen("check", "bind-address", o.bindAddress, webhookserver.NewHandler(webhookserver.Options{
+	check, err := o.listen("check", "bind-address", o.bindAddress, webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled),
 		Log:         log.WithName("check"),
+		Draining:    func() bool { return o.ending.asked.Err() != nil },
 	}))
 	if err != nil || o.healthAddress == off {
 		return []*manager.Server{check}, err
 	}
-	probes, err := listen("probes", "health-probe-bind-address", o.healthAddress, probes(tiers))
+	probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, probes(tiers))
 	return []*manager.Server{check, probes}, err
 }
 
 // listen returns a server for a handler, bound to the address that a flag gives.
-func listen(name, flag, address string, handler http.Handler) (*manager.Server, error) {
+func (o options) listen(name, flag, address string, handler http.Handler) (*manager.Server, error) {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
@@ -51,7 +52,7 @@ func listen(name, flag, address string, handler http.Handler) (*manager.Server, 
 	return &manager.Server{
 		Name:            name,
 		Server:          webhookserver.NewHTTPServer(handler),
-		Listener:        listener,
+		Listener:        newRefusingListener(listener, o.ending.refused),
 		ShutdownTimeout: ptr.To(webhookserver.ShutdownTimeout),
 	}, nil
 }

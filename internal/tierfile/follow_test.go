@@ -174,3 +174,59 @@ func TestExpiryIsLogged(t *testing.T) {
 		"  killSwitch: {engaged: true, reason: Redis migration, expiresAt: \"" + until + "\"}\n"})
 	f.logged(t, "kill switch expired at "+until, 1)
 }
+
+// TestReplacedByATwin replaces a file by one of the same size and time, as rsync -a may.
+func TestReplacedByATwin(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5)})
+	path := filepath.Join(f.dir, "a.yaml")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "a.yaml", plain("free", 6))
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	f.inForce(t, "free=6")
+}
+
+// TestRestlessFile writes one file all the time: the others do not wait for it.
+func TestRestlessFile(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5), "b.yaml": plain("pro", 60)})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 10; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(pollInterval / 4):
+				_ = os.WriteFile(filepath.Join(f.dir, "a.yaml"), []byte(plain("free", i)), 0o600)
+			}
+		}
+	}()
+	f.write(t, "b.yaml", plain("pro", 61))
+	eventually(t, func() error {
+		if got := f.table.Lookup("pro").Limits[0].Requests; got != 61 {
+			return fmt.Errorf("pro is %d while another file is being written", got)
+		}
+		return nil
+	})
+	close(stop)
+	<-stopped
+	f.write(t, "a.yaml", plain("free", 7))
+	f.inForce(t, "free=7 pro=61")
+}
+
+// TestUnreadableAndRemoved removes a file that could not be read, and with it its tiers.
+func TestUnreadableAndRemoved(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5)})
+	f.remove(t, "a.yaml")
+	if err := os.Symlink("nowhere", filepath.Join(f.dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f.logged(t, "a.yaml:1: no such file or directory", 1)
+	f.inForce(t, "free=5")
+	f.remove(t, "a.yaml")
+	f.inForce(t, "")
+}

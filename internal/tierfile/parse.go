@@ -12,6 +12,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -35,6 +36,10 @@ func (v *validator) parse(file string, content []byte) ([]declared, error) {
 		errs  []error
 	)
 	at := func(line int, message string) { errs = append(errs, fmt.Errorf("%s:%d: %s", file, line, message)) }
+	if line := lineNotUTF8(content); line > 0 {
+		at(line, "not UTF-8: save the file in that encoding")
+		return nil, errors.Join(errs...)
+	}
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var document yaml.Node
 		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -48,11 +53,7 @@ func (v *validator) parse(file string, content []byte) ([]declared, error) {
 			continue
 		}
 		compiled, problems := v.document(root)
-		for i, p := range problems {
-			problems[i].line = cmp.Or(p.line, lineOf(root, p.path))
-		}
-		slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
-		for _, p := range problems {
+		for _, p := range firstOf(problems, root) {
 			at(p.line, p.message)
 		}
 		if len(problems) == 0 {
@@ -64,6 +65,36 @@ func (v *validator) parse(file string, content []byte) ([]declared, error) {
 		at(1, "no "+v1alpha1.KindRateLimitTier+" in this file: declare one or delete the file")
 	}
 	return tiers, errors.Join(errs...)
+}
+
+// maxProblems is how many faults of one document are told at once.
+const maxProblems = 20
+
+// firstOf gives problems their lines and returns the first of them, by line.
+func firstOf(problems []problem, root *yaml.Node) []problem {
+	more := len(problems) - maxProblems
+	if more > 0 { // an absurd file must not take absurdly long
+		problems = problems[:maxProblems]
+	}
+	for i, p := range problems {
+		problems[i].line = cmp.Or(p.line, lineOf(root, p.path))
+	}
+	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	if more > 0 {
+		last := &problems[maxProblems-1]
+		last.message = fmt.Sprintf("%s (and %d more problems)", last.message, more)
+	}
+	return problems
+}
+
+// lineNotUTF8 returns the first line that is not UTF-8, or 0.
+func lineNotUTF8(content []byte) int {
+	for i, line := range bytes.Split(content, []byte("\n")) {
+		if !utf8.Valid(line) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // document validates and compiles one YAML document.
@@ -93,6 +124,9 @@ func toObject(root *yaml.Node) (map[string]any, []problem) {
 	if root.Kind != yaml.MappingNode {
 		return nil, []problem{{message: "expected a RateLimitTier object with apiVersion, kind, metadata and spec"}}
 	}
+	if size := maxExpanded; !fits(root, &size) {
+		return nil, []problem{{message: fmt.Sprintf("its aliases expand it to more than %d bytes", maxExpanded)}}
+	}
 	asKubectlReads(root)
 	var value any
 	if err := root.Decode(&value); err != nil {
@@ -107,6 +141,26 @@ func toObject(root *yaml.Node) (map[string]any, []problem) {
 		return nil, []problem{{message: err.Error()}}
 	}
 	return object, nil
+}
+
+// maxExpanded bounds a document after its aliases have been replaced by what they refer to, in bytes.
+const maxExpanded = 4 * maxFileSize
+
+// fits returns whether a node takes less than size, and takes it from that.
+func fits(node *yaml.Node, size *int) bool {
+	*size -= 1 + len(node.Value)
+	if *size < 0 {
+		return false
+	}
+	if node.Alias != nil {
+		return fits(node.Alias, size)
+	}
+	for _, child := range node.Content {
+		if !fits(child, size) {
+			return false
+		}
+	}
+	return true
 }
 
 // asKubectlReads gives values the types that kubectl gives them, which reads YAML 1.1: yes and no
@@ -124,7 +178,10 @@ func asKubectlReads(node *yaml.Node) {
 		}
 	}
 	for i, child := range node.Content {
-		if node.Kind == yaml.MappingNode && i%2 == 0 { // a key
+		if node.Kind == yaml.MappingNode && i%2 == 0 {
+			if child.Kind == yaml.ScalarNode && child.Tag != "!!merge" {
+				child.Tag = "!!str" // JSON has no other keys
+			}
 			continue
 		}
 		asKubectlReads(child)

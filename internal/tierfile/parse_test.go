@@ -119,3 +119,40 @@ func rules(t testing.TB) *validator {
 	}
 	return v
 }
+
+// TestAbsurdFiles have more in them than anybody has written by hand.
+func TestAbsurdFiles(t *testing.T) {
+	v, err := newValidator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&fields, "  field%d: 1\n", i)
+	}
+	aliases := "  aliases: [" + strings.Repeat("*a, ", 5000) + "*a]\n"
+	for name, tc := range map[string]struct{ content, want string }{
+		"ManyFaults":  {plain("free", 5) + fields.String(), "(and 19980 more problems)"},
+		"ManyAliases": {plain("free", 5) + "  text: &a " + strings.Repeat("x", 100_000) + "\n" + aliases, "f.yaml:1: its aliases expand it"},
+		"Latin1":      {plain("free", 5) + "# caf\xe9\n", "f.yaml:8: not UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := v.parse("f.yaml", []byte(tc.content))
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Count(err.Error(), "\n") > maxProblems {
+				t.Errorf("want %q in at most %d lines:\n%.2000v", tc.want, maxProblems, err)
+			}
+		})
+	}
+}
+
+// TestKeysAreStrings reads keys as JSON has them.
+func TestKeysAreStrings(t *testing.T) {
+	v, err := newValidator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := strings.Replace(plain("free", 5), "metadata:\n", "metadata:\n  annotations: {5: five, yes: sure}\n", 1)
+	if _, err := v.parse("f.yaml", []byte(content)); err != nil {
+		t.Error(err)
+	}
+}

@@ -9,9 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +19,11 @@ import (
 	"github.com/tierlimit/tierlimit/internal/tier"
 )
 
-const (
-	// pollInterval is how often the directory is looked at. A change is read when two looks in a
-	// row have found the same, so within two intervals. Looking finds what notifications miss: a
-	// directory replaced as a whole, as a mounted ConfigMap is, and network file systems.
-	pollInterval = 200 * time.Millisecond
-
-	// maxFileSize bounds what is read of one file, in bytes; a tier takes about 300.
-	maxFileSize = 4 << 20
-)
+// pollInterval is how often the files are looked at. A change is taken when two looks in a row have
+// found the same, so within two intervals, and a file that is being written is waited for without
+// holding up the others. Looking finds what notifications miss: a directory replaced as a whole, as
+// a mounted ConfigMap is, and network file systems.
+const pollInterval = 200 * time.Millisecond
 
 // Source keeps a tier table equal to the YAML files of a directory.
 type Source struct {
@@ -36,11 +31,10 @@ type Source struct {
 	table    *tier.Table
 	log      logr.Logger
 	validate *validator
-	files    map[string][]declared // the last good tiers of each file
-	merged   map[string]placed     // what is in force, by name
-	expiry   time.Time             // when the next kill switch in force expires; zero if none does
-	loaded   string                // the fingerprint of what was read last
-	reported string                // the problems logged last
+	files    map[string]*file  // by path
+	merged   map[string]placed // what is in force, by the name of the tier
+	expiry   time.Time         // when the next kill switch in force expires; zero if none does
+	reported string            // the problems logged last
 }
 
 // NewSource returns a source for the files *.yaml and *.yml directly in a directory.
@@ -50,14 +44,24 @@ func NewSource(dir string, table *tier.Table, log logr.Logger) (*Source, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Source{dir: dir, table: table, log: log, validate: validate, files: map[string][]declared{}}, nil
+	return &Source{dir: dir, table: table, log: log, validate: validate, files: map[string]*file{}}, nil
 }
 
 // Load fills the table for the first time. Nothing is published if anything is wrong with any
 // file, because there is no last good tier to keep yet.
 func (s *Source) Load() error {
-	s.loaded = s.fingerprint() // before reading, so that a change meanwhile is seen
-	merged, err := s.read()
+	paths, err := list(s.dir)
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return fmt.Errorf("%s: no *.yaml file with a RateLimitTier in this directory", s.dir)
+	}
+	for _, path := range paths {
+		s.files[path] = &file{path: path}
+		s.files[path].take(look(path), s.validate)
+	}
+	merged, err := s.merge()
 	if err != nil {
 		return err
 	}
@@ -70,92 +74,57 @@ func (s *Source) Load() error {
 func (s *Source) Start(ctx context.Context) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	seen := s.loaded
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		if !s.expiry.IsZero() && !time.Now().Before(s.expiry) {
-			s.publish(s.merged) // to say so; checks have noticed by themselves
-		}
-		previous := seen
-		seen = s.fingerprint()
-		if seen == s.loaded || seen != previous {
-			continue
-		}
-		s.loaded = seen
-		merged, err := s.read()
-		s.report(err)
-		if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
-			s.loaded = "" // a file that could not be read may be readable again without a change
-		}
-		if merged != nil {
+		changed, err := s.poll()
+		switch {
+		case err != nil: // the directory itself cannot be read: everything stays as it is
+			s.report(err)
+		case changed:
+			merged, err := s.merge()
+			s.report(err)
 			s.publish(merged)
+		case !s.expiry.IsZero() && !time.Now().Before(s.expiry):
+			s.publish(s.merged) // to say so in the log; checks have noticed by themselves
 		}
 	}
 }
 
-// read reads every file and returns the tiers to be in force, by name, and what is wrong. The
-// tiers are nil when the directory itself cannot be read.
-func (s *Source) read() (map[string]placed, error) {
-	names, err := s.list()
+// poll looks at every file and takes what two looks in a row have found. It returns whether it has
+// taken anything.
+func (s *Source) poll() (changed bool, err error) {
+	paths, err := list(s.dir)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	var errs []error
-	files := make(map[string][]declared, len(names))
-	for _, name := range names {
-		tiers, err := s.readFile(name)
-		if err != nil {
-			errs = append(errs, err)
-			tiers = s.files[name]
+	for path, f := range s.files {
+		if !slices.Contains(paths, path) {
+			if f.gone {
+				delete(s.files, path)
+				changed = true
+			}
+			f.gone = true
 		}
-		files[name] = tiers
 	}
-	s.files = files
-	merged, duplicates := merge(names, files, s.merged)
-	return merged, errors.Join(append(errs, duplicates...)...)
-}
-
-func (s *Source) readFile(name string) ([]declared, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() { // a pipe would be waited for, for ever
-		return nil, fmt.Errorf("%s:1: not a file", name)
-	}
-	if info.Size() > maxFileSize {
-		return nil, fmt.Errorf("%s:1: %d bytes, but a file of tiers may have %d", name, info.Size(), maxFileSize)
-	}
-	content, err := os.ReadFile(name) //nolint:gosec // G304: the directory is the operator's choice
-	if err != nil {
-		return nil, err
-	}
-	return s.validate.parse(name, content)
-}
-
-// list returns the files to read, ordered by name.
-func (s *Source) list() ([]string, error) {
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, entry := range entries {
-		name := entry.Name()
-		extension := filepath.Ext(name)
-		if extension != ".yaml" && extension != ".yml" || strings.HasPrefix(name, ".") || strings.TrimSuffix(name, extension) == "kustomization" {
-			continue
+	for _, path := range paths {
+		f, known := s.files[path]
+		if !known {
+			f = &file{path: path}
+			s.files[path] = f
 		}
-		names = append(names, filepath.Join(s.dir, name))
+		f.gone = false
+		now := look(path)
+		if now == f.seen && now != f.taken {
+			f.take(now, s.validate)
+			changed = true
+		}
+		f.seen = now
 	}
-	if len(names) == 0 && s.merged == nil {
-		return nil, fmt.Errorf("%s: no *.yaml file with a RateLimitTier in this directory", s.dir)
-	}
-	return names, nil
+	return changed, nil
 }
 
 // placed is a tier and the file that declares it.
@@ -164,28 +133,31 @@ type placed struct {
 	file string
 }
 
-// merge puts the tiers of all files together. Of two files that declare the same tier, the one
-// whose declaration is in force already stays, so that a mistake changes nothing.
-func merge(names []string, files map[string][]declared, inForce map[string]placed) (map[string]placed, []error) {
-	merged := map[string]placed{}
-	var duplicates []error
-	add := func(file string, d declared) {
-		if first, taken := merged[d.tier.Name]; taken {
-			duplicates = append(duplicates, fmt.Errorf("%s:%d: RateLimitTier %q is declared in %s already: remove one of the two", file, d.line, d.tier.Name, first.file))
-			return
-		}
-		merged[d.tier.Name] = placed{tier: d.tier, file: file}
+// merge puts the tiers of all files together, and returns what is wrong with any. Of two files
+// that declare the same tier, the one whose declaration is in force already stays, so that a
+// mistake changes nothing.
+func (s *Source) merge() (map[string]placed, error) {
+	paths := slices.Sorted(maps.Keys(s.files))
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, s.files[path].err)
 	}
+	merged := map[string]placed{}
 	for _, first := range []bool{true, false} {
-		for _, file := range names {
-			for _, d := range files[file] {
-				if (inForce[d.tier.Name].file == file) == first {
-					add(file, d)
+		for _, path := range paths {
+			for _, d := range s.files[path].good {
+				if (s.merged[d.tier.Name].file == path) != first {
+					continue
 				}
+				if other, taken := merged[d.tier.Name]; taken {
+					errs = append(errs, fmt.Errorf("%s:%d: RateLimitTier %q is declared in %s already: remove one of the two", path, d.line, d.tier.Name, other.file))
+					continue
+				}
+				merged[d.tier.Name] = placed{tier: d.tier, file: path}
 			}
 		}
 	}
-	return merged, duplicates
+	return merged, errors.Join(errs...)
 }
 
 func (s *Source) publish(merged map[string]placed) {
@@ -224,23 +196,4 @@ func (s *Source) report(err error) {
 	for line := range strings.Lines(message) {
 		s.log.Error(errors.New(strings.TrimSpace(line)), "tier file not usable; the last good tiers stay in force")
 	}
-}
-
-// fingerprint tells one state of the directory's files from another without reading them. Links
-// are followed, so that the switch of a mounted ConfigMap shows.
-func (s *Source) fingerprint() string {
-	names, err := s.list()
-	if err != nil {
-		return err.Error()
-	}
-	var state strings.Builder
-	for _, name := range names {
-		var info fs.FileInfo
-		if info, err = os.Stat(name); err != nil {
-			fmt.Fprintln(&state, name, err)
-			continue
-		}
-		fmt.Fprintln(&state, name, info.Size(), info.ModTime().UnixNano())
-	}
-	return state.String()
 }

@@ -49,7 +49,6 @@ const (
 	outcomeFailedClosed outcome = "failed_closed"    // 503, Redis could not be asked
 	outcomeInvalid      outcome = "invalid"          // 400
 	outcomeNoTier       outcome = "no_tier"          // 503, neither the tier nor the default tier exists
-	outcomeAbandoned    outcome = "abandoned"        // the caller left before the answer
 )
 
 // answer is everything that is said to the caller of a check, whatever form it is sent in.

@@ -6,6 +6,8 @@ package webhookserver
 import (
 	"net/http"
 	"time"
+
+	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
 // Every size and time limit of the check server. The deadline of a check itself is the limiter's.
@@ -22,15 +24,24 @@ const (
 	// discarded before the connection can be used again.
 	readTimeout = 10 * time.Second
 
-	// writeTimeout bounds an answer from the end of the request's headers on. It is longer than
-	// any check, and an answer has at most a few hundred bytes.
-	writeTimeout = 10 * time.Second
+	// writeTimeout bounds an answer from the end of the request's headers on: the longest that a
+	// check can be made to wait for Redis (limiter.MaxTimeout), and time to send a few hundred
+	// bytes.
+	writeTimeout = limiter.MaxTimeout + 5*time.Second
 
 	// idleTimeout is longer than the 60 seconds for which proxies usually keep an idle connection,
 	// so that it is the proxy that closes it and no request meets a closing connection.
 	idleTimeout = 2 * time.Minute
 
-	// ShutdownTimeout bounds how long checks in flight may take to end after a signal to stop.
+	// DrainTime is how long checks go on being answered after a signal to stop, while callers are
+	// asked to use another connection.
+	DrainTime = time.Second
+
+	// LastRequestsTime is how long requests are then still waited for on connections that were
+	// taken, while no new ones are.
+	LastRequestsTime = 250 * time.Millisecond
+
+	// ShutdownTimeout bounds how long checks in flight may then take to end.
 	ShutdownTimeout = 15 * time.Second
 )
 

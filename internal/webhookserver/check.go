@@ -48,6 +48,9 @@ type Options struct {
 	Metrics *Metrics
 	// Log is told when the limiter begins to fail and when it works again.
 	Log logr.Logger
+	// Draining returns whether the server is about to stop: every answer then asks the caller to
+	// use another connection, so that none is closed under a request on its way. Nil is never.
+	Draining func() bool
 }
 
 // Handler answers checks.
@@ -74,7 +77,18 @@ func NewHandler(options Options) *Handler {
 
 // ServeHTTP answers one check. The method does not matter and the body is not read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
+	if h.Draining != nil && h.Draining() {
+		w.Header().Set("Connection", "close")
+	}
+	if r.ContentLength != 0 {
+		// Or else the answer would wait for the body. What cannot do this has no body to wait for.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
+	path := r.URL.Path
+	if r.URL.RawPath != "" { // "/check%2Fnginx" is not "/check/nginx"
+		path = r.URL.RawPath
+	}
+	switch path {
 	case pathCheck:
 		h.serve(w, r, func(a answer) int { return a.status })
 	case pathNginx:
@@ -156,12 +170,9 @@ func (h *Handler) apply(r *http.Request, params parameters, t *tier.Tier) answer
 		return invalid(err)
 	}
 	start := h.now()
-	decision, err := h.Limiter.CheckAll(r.Context(), subject, t.Limits...)
-	if err != nil && r.Context().Err() != nil { // the caller has left; nothing is wrong with the store
-		a := failure(t)
-		a.outcome = outcomeAbandoned
-		return a
-	}
+	// Not with the request's own context: that ends when the caller stops sending, which may still
+	// be waiting for the answer. The limiter has its deadline.
+	decision, err := h.Limiter.CheckAll(context.WithoutCancel(r.Context()), subject, t.Limits...)
 	h.Metrics.asked(h.now().Sub(start), err)
 	h.outage.observe(err)
 	switch {

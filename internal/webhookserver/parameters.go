@@ -32,12 +32,12 @@ func parseParameters(rawQuery string) (parameters, error) {
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
-			return parameters{}, fmt.Errorf("a parameter name is not percent-encoded correctly: %q", rawName)
+			return parameters{}, fmt.Errorf("a parameter name is not percent-encoded correctly: %.40q", rawName)
 		}
 		field := p.field(name)
 		switch {
 		case field == nil:
-			return parameters{}, fmt.Errorf("unknown parameter %q: use tier, user, tenant or route; percent-encode '&' in a value as %%26", name)
+			return parameters{}, fmt.Errorf("unknown parameter %.40q: use tier, user, tenant or route; percent-encode '&' in a value as %%26", name)
 		case *field != "":
 			return parameters{}, fmt.Errorf("parameter %q is given twice; percent-encode '&' in a value as %%26", name)
 		case strings.Contains(rawValue, ";"):
@@ -56,7 +56,7 @@ func parseParameters(rawQuery string) (parameters, error) {
 // validateTierName refuses a name that no RateLimitTier can have.
 func validateTierName(name string) error {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("parameter \"tier\" is %q, which cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'", name)
+		return fmt.Errorf("parameter \"tier\" is %.70q, which cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'", name)
 	}
 	return nil
 }

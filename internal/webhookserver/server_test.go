@@ -5,6 +5,7 @@ package webhookserver
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -59,7 +60,7 @@ func TestMethods(t *testing.T) {
 
 func TestOtherPaths(t *testing.T) {
 	e := newEndpoint(nil, nil, budget("free", 1, 1))
-	for _, path := range []string{"/", "/check/", "//check", "/check/nginx/", "/checks", "/check/../check", "/Check", "/metrics"} {
+	for _, path := range []string{"/", "/check/", "//check", "/check/nginx/", "/checks", "/check/../check", "/Check", "/metrics", "/check%2Fnginx", "/%63heck"} {
 		if r := e.ask(path); r.Code != http.StatusNotFound || !strings.Contains(r.Body.String(), "/check") {
 			t.Errorf("%s: %d %s", path, r.Code, r.Body)
 		}
@@ -121,37 +122,76 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestAbandoned has the caller leave: that is not a failure of the store.
-func TestAbandoned(t *testing.T) {
-	begun := make(chan struct{})
+// TestHalfClosed has the caller stop sending while it waits for the answer.
+func TestHalfClosed(t *testing.T) {
 	decide := limiterFunc(func(ctx context.Context, _ limiter.Subject, _ ...limiter.Limit) (limiter.Decision, error) {
-		close(begun)
-		<-ctx.Done()
-		return limiter.Decision{}, ctx.Err()
+		select {
+		case <-ctx.Done():
+			return limiter.Decision{}, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+			return limiter.Decision{Allowed: true, Limit: limiter.Limit{Requests: 5, Window: tier.Minute}, Remaining: 4}, nil
+		}
 	})
-	e := newEndpoint(decide, nil, budget("free", 1, 1))
+	e := newEndpoint(decide, nil, budget("free", 5, 100))
 	_, url := serve(t, e)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-begun; cancel() }()
-	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, url+pathCheck, nil)
-	if _, err := http.DefaultClient.Do(request); err == nil {
-		t.Fatal("the request was not abandoned")
+	connection := dial(t, url)
+	fmt.Fprintf(connection, "GET /check HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
 	}
-	waitFor(t, func() bool {
-		return value(t, e.registry, "tierlimit_checks_total", "outcome", "abandoned") == 1
-	})
+	if answer, _ := io.ReadAll(connection); !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK") {
+		t.Errorf("answered: %s", answer)
+	}
 	if got := value(t, e.registry, "tierlimit_store_errors_total", "", ""); got != 0 {
 		t.Errorf("%v store errors", got)
 	}
 }
 
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	for range 500 {
-		if condition() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+// TestBodyThatDoesNotCome announces a body and does not send it: the answer does not wait.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	decide := limiterFunc(func(context.Context, limiter.Subject, ...limiter.Limit) (limiter.Decision, error) {
+		return limiter.Decision{Allowed: true, Limit: limiter.Limit{Requests: 5, Window: tier.Minute}, Remaining: 4}, nil
+	})
+	_, url := serve(t, newEndpoint(decide, nil, budget("free", 5, 100)))
+	for name, body := range map[string]string{
+		"Length":  "Content-Length: 5\r\n\r\n",
+		"Part":    "Content-Length: 100000\r\n\r\nab",
+		"Chunked": "Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+	} {
+		t.Run(name, func(t *testing.T) {
+			connection := dial(t, url)
+			fmt.Fprintf(connection, "POST /check HTTP/1.1\r\nHost: x\r\n%s", body)
+			// Well before the server's read timeout, which would end the connection.
+			if err := connection.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
+				t.Fatal(err)
+			}
+			status := make([]byte, len("HTTP/1.1 200"))
+			if _, err := io.ReadFull(connection, status); err != nil || string(status) != "HTTP/1.1 200" {
+				t.Errorf("answered %q, %v", status, err)
+			}
+		})
 	}
-	t.Fatal("it did not happen")
+}
+
+// TestDraining asks callers to use another connection.
+func TestDraining(t *testing.T) {
+	draining := false
+	e := newEndpoint(limiterFunc(func(context.Context, limiter.Subject, ...limiter.Limit) (limiter.Decision, error) {
+		return limiter.Decision{Allowed: true}, nil
+	}), func(o *Options) { o.Draining = func() bool { return draining } }, budget("free", 5, 100))
+	for _, draining = range []bool{false, true} {
+		if got := e.ask(pathCheck).Header().Get("Connection") == "close"; got != draining {
+			t.Errorf("draining %v: asks for another connection: %v", draining, got)
+		}
+	}
+}
+
+func dial(t *testing.T, url string) net.Conn {
+	t.Helper()
+	connection, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
 }

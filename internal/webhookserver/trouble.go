@@ -4,6 +4,8 @@
 package webhookserver
 
 import (
+	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +55,16 @@ func (t *trouble) observe(err error) {
 	t.failed++
 	t.last = now
 	if !t.lasting.Swap(true) || now.Sub(t.logged) >= troubleReminder {
-		t.log.Error(err, t.begins, "failedChecks", t.failed)
+		t.log.Error(errors.New(shortened(err.Error())), t.begins, "failedChecks", t.failed)
 		t.logged = now
 	}
+}
+
+// shortened bounds what somebody else's error message takes in the log.
+func shortened(message string) string {
+	const most = 300
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + "..."
 }

@@ -40,6 +40,12 @@ func NewClient(redisURL string) (*redis.Client, error) {
 	if options.DialTimeout <= 0 { // not given in the URL
 		options.DialTimeout = dialTimeout
 	}
+	// The deadline of the check decides, not the client's own timeouts.
+	for _, timeout := range []*time.Duration{&options.ReadTimeout, &options.WriteTimeout, &options.PoolTimeout} {
+		if *timeout == 0 { // not given in the URL
+			*timeout = MaxTimeout
+		}
+	}
 	options.DialerRetries = 1 // the call itself is repeated, within its deadline
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -63,6 +69,8 @@ func parseURL(redisURL string) (*redis.Options, error) {
 	switch database := strings.Trim(u.Path, "/"); {
 	case u.Fragment != "" || strings.Contains(u.RawQuery, "@"):
 		return nil, errors.New("a '#' or '@' where none can be; expected " + form + encode)
+	case u.Port() != "" && !validPort(u.Port()):
+		return nil, errors.New("the port is not a number up to 65535; expected " + form + encode)
 	case u.Scheme == "unix" && u.Host != "":
 		return nil, errors.New("the URL of a socket names a host; expected unix://[user:password@]/path" + encode)
 	case u.Scheme != "unix" && database != "":
@@ -72,9 +80,25 @@ func parseURL(redisURL string) (*redis.Options, error) {
 	}
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return nil, err
+		return nil, withoutValue(err)
 	}
 	return options, validatePool(options)
+}
+
+func validPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// withoutValue shortens an error about a query parameter, such as "redis: invalid pool_size number:
+// strconv.Atoi: ...", to what does not repeat its value.
+func withoutValue(err error) error {
+	const unknown = "redis: unexpected option"
+	words := strings.SplitN(err.Error(), ": ", 3)
+	if strings.HasPrefix(err.Error(), unknown) || len(words) < 3 {
+		return err // it holds names only
+	}
+	return errors.New(words[0] + ": " + words[1])
 }
 
 // validatePool refuses what makes redis.NewClient panic.

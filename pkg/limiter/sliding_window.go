@@ -22,13 +22,17 @@ var slidingWindowSource string
 // or failover, that one call repeats it in full (EVAL), which loads it again.
 var slidingWindow = redis.NewScript(slidingWindowSource)
 
-// DefaultTimeout bounds a check when Options.Timeout is 0.
-const DefaultTimeout = time.Second
+const (
+	// DefaultTimeout bounds a check when Options.Timeout is 0.
+	DefaultTimeout = time.Second
+	// MaxTimeout is the largest Options.Timeout.
+	MaxTimeout = time.Minute
+)
 
 // Options configures a SlidingWindow.
 type Options struct {
 	// Timeout is the longest that one check may take, waiting for a connection and repeated
-	// attempts included. 0 means DefaultTimeout.
+	// attempts included. 0 to MaxTimeout; 0 means DefaultTimeout.
 	Timeout time.Duration
 }
 
@@ -48,8 +52,8 @@ func NewSlidingWindow(client redis.Scripter, options Options) (*SlidingWindow, e
 	if c, ok := client.(*redis.Client); ok && !c.Options().ContextTimeoutEnabled {
 		return nil, errors.New("limiter: the Redis client ignores deadlines: set ContextTimeoutEnabled in its redis.Options")
 	}
-	if options.Timeout < 0 {
-		return nil, fmt.Errorf("limiter: a timeout of %v is negative", options.Timeout)
+	if options.Timeout < 0 || options.Timeout > MaxTimeout {
+		return nil, fmt.Errorf("limiter: a timeout of %v is outside 0 to %v", options.Timeout, MaxTimeout)
 	}
 	if options.Timeout == 0 {
 		options.Timeout = DefaultTimeout
