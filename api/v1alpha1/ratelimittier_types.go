@@ -7,10 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RateLimitTier is a named budget of requests. An Ingress refers to it by name
-// (`/check?tier=free`), and every user of the tier has the whole budget to themselves. The
-// platform team owns tiers, as it owns PriorityClasses: they are cluster-scoped, and a change
-// holds for every replica within about a second, without touching anybody's usage.
+// RateLimitTier is a named budget of requests. An Ingress refers to it
+// by name (`/check?tier=free`), and every user of the tier has the whole
+// budget to themselves. The platform team owns tiers, as it owns
+// PriorityClasses: they are cluster-scoped, and a change holds for every
+// replica within about a second, without touching anybody's usage.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,8 +27,8 @@ import (
 type RateLimitTier struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata is the standard object metadata. metadata.name is what the `tier` parameter of a
-	// check names; at most 63 characters.
+	// metadata is the standard object metadata. metadata.name is what the
+	// `tier` parameter of a check names; at most 63 characters.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -40,50 +41,56 @@ type RateLimitTier struct {
 	Status RateLimitTierStatus `json:"status,omitzero"` //nolint:kubeapilinter // it is written through the subresource, a new object has none
 }
 
-// RateLimitTierSpec is the budget of each user of a tier and how it is applied.
+// RateLimitTierSpec is the budget of each user of a tier and how it is
+// applied.
 type RateLimitTierSpec struct {
-	// requests is how many requests one user may make. At least one of perMinute and perDay is
-	// needed; with both, a request must fit into both.
+	// requests is how many requests one user may make. At least one of
+	// perMinute and perDay is needed; with both, a request must fit into
+	// both.
 	// +required
 	Requests RequestBudget `json:"requests,omitzero"`
 
-	// mode says what happens to a request over the budget. Enforce rejects it with status 429.
-	// DryRun lets it pass and only counts it in metrics and marks the answer, so that a budget
-	// can be tried out on live traffic. Absent means Enforce.
+	// mode says what happens to a request over the budget. Enforce rejects
+	// it with status 429. DryRun lets it pass and only counts it in metrics
+	// and marks the answer, so that a budget can be tried out on live
+	// traffic. Absent means Enforce.
 	// +default="Enforce"
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// failurePolicy says what a check answers when Redis cannot be asked. FailClosed answers 503
-	// (never 429), because unlimited spending is worse than an outage. FailOpen lets the request
-	// pass uncounted. Absent means FailClosed.
+	// failurePolicy says what a check answers when Redis cannot be asked.
+	// FailClosed answers 503 (never 429), because unlimited spending is
+	// worse than an outage. FailOpen lets the request pass uncounted. Absent
+	// means FailClosed.
 	// +default="FailClosed"
 	// +optional
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 
-	// killSwitch stops all limiting of this tier while it is engaged: every check is allowed and
-	// Redis is not asked. Absent means not engaged.
+	// killSwitch stops all limiting of this tier while it is engaged: every
+	// check is allowed and Redis is not asked. Absent means not engaged.
 	// +optional
 	KillSwitch *KillSwitch `json:"killSwitch,omitempty"`
 }
 
-// RequestBudget is the number of requests that one user may make in each window. Windows slide:
-// perMinute 5 means that no 60 seconds, wherever they begin, hold more than 5 admitted requests.
+// RequestBudget is the number of requests that one user may make in each
+// window. Windows slide: perMinute 5 means that no 60 seconds, wherever
+// they begin, hold more than 5 admitted requests.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.perMinute) || has(self.perDay)",message="a tier needs a budget: set perMinute, perDay or both"
 // +kubebuilder:validation:XValidation:rule="!has(self.perMinute) || !has(self.perDay) || self.perDay >= self.perMinute",message="perDay is below perMinute, so perMinute could never be used up: raise perDay or lower perMinute"
 type RequestBudget struct {
-	// perMinute is the number of requests in any 60 seconds, 0 to 1,000,000. 0 admits nobody.
-	// Absent means that this window is not limited.
+	// perMinute is the number of requests in any 60 seconds, 0 to 1,000,000.
+	// 0 admits nobody. Absent means that this window is not limited.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
 	PerMinute *int32 `json:"perMinute,omitempty"`
 
-	// perDay is the number of requests in any 86,400 seconds (24 hours), 0 to 10,000,000 and not
-	// below perMinute. 0 admits nobody. Absent means that this window is not limited. Redis keeps
-	// up to about 104 bytes for each request of the last day.
+	// perDay is the number of requests in any 86,400 seconds (24 hours), 0
+	// to 10,000,000 and not below perMinute. 0 admits nobody. Absent means
+	// that this window is not limited. Redis keeps up to about 104 bytes for
+	// each request of the last day.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000000
 	// +optional
@@ -98,7 +105,8 @@ type Mode string
 const (
 	// ModeEnforce rejects a request over the budget with status 429.
 	ModeEnforce Mode = "Enforce"
-	// ModeDryRun counts and reports a request over the budget, and lets it pass.
+	// ModeDryRun counts and reports a request over the budget, and lets it
+	// pass.
 	ModeDryRun Mode = "DryRun"
 )
 
@@ -122,16 +130,18 @@ type KillSwitch struct {
 	// +required
 	Engaged *bool `json:"engaged,omitempty"`
 
-	// reason tells others why limiting is off, up to 256 characters. It is required while engaged
-	// and shows in the Enforcing condition and in an Event.
+	// reason tells others why limiting is off, up to 256 characters. It is
+	// required while engaged and shows in the Enforcing condition and in an
+	// Event.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// expiresAt is when limiting comes back by itself, to the second, as an RFC 3339 time such as
-	// "2030-01-31T06:00:00Z". A switch whose time has passed does nothing, engaged or not. Absent
-	// means that limiting stays off until the switch is removed or engaged is set to false.
+	// expiresAt is when limiting comes back by itself, to the second, as an
+	// RFC 3339 time such as "2030-01-31T06:00:00Z". A switch whose time has
+	// passed does nothing, engaged or not. Absent means that limiting stays
+	// off until the switch is removed or engaged is set to false.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -148,14 +158,16 @@ type KillSwitch struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type RateLimitTierStatus struct {
-	// conditions are Ready (the spec is in force) and Enforcing (requests over the budget are
-	// rejected; False, with the reason, while they are not).
+	// conditions are Ready (the spec is in force) and Enforcing (requests
+	// over the budget are rejected; False, with the reason, while they are
+	// not).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the metadata.generation that the conditions speak of.
+	// observedGeneration is the metadata.generation that the conditions
+	// speak of.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`

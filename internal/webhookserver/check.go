@@ -90,26 +90,34 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch path {
 	case pathCheck:
-		h.serve(w, r, func(a answer) int { return a.status })
+		h.serve(w, r, plainForm)
 	case pathNginx:
-		h.serve(w, r, func(a answer) int {
-			w.Header()[headerStatus] = []string{strconv.Itoa(a.status)}
-			if a.status == http.StatusOK {
-				return http.StatusOK
-			}
-			return http.StatusForbidden
-		})
+		h.serve(w, r, nginxForm)
 	default:
 		http.Error(w, "not found: a check is a request to "+pathCheck+" or "+pathNginx, http.StatusNotFound)
 	}
 }
 
-// serve answers with the status that the form of the answer gives it.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, form func(answer) int) {
+// form is how the answers of one path are sent: it adds the headers that only they have, and
+// returns the status to send.
+type form func(http.Header, answer) int
+
+func plainForm(_ http.Header, a answer) int { return a.status }
+
+func nginxForm(header http.Header, a answer) int {
+	header[headerStatus] = []string{strconv.Itoa(a.status)}
+	if a.status == http.StatusOK {
+		return http.StatusOK
+	}
+	return http.StatusForbidden
+}
+
+// serve answers one check in a form.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, send form) {
 	start := h.now()
 	a := h.check(r)
 	a.headers(w.Header())
-	status := form(a)
+	status := send(w.Header(), a)
 	if a.status == http.StatusOK {
 		w.WriteHeader(status)
 	} else {
