@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -18,6 +19,7 @@ import (
 	"github.com/tierlimit/tierlimit/api/v1alpha1"
 	"github.com/tierlimit/tierlimit/internal/controller"
 	"github.com/tierlimit/tierlimit/internal/tier"
+	"github.com/tierlimit/tierlimit/internal/webhookserver"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -40,9 +42,11 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                 scheme,
-		Logger:                 log,
-		HealthProbeBindAddress: off, // ours are the same in local mode
+		Scheme: scheme,
+		Logger: log,
+		// Longer than that of the servers, which are what there is to wait for.
+		GracefulShutdownTimeout: ptr.To(o.redisTimeout + 2*webhookserver.ShutdownMargin),
+		HealthProbeBindAddress:  off, // ours are the same in local mode
 		Metrics: metricsserver.Options{
 			BindAddress:    o.metricsAddress,
 			SecureServing:  true,

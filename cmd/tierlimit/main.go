@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
 
 	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
@@ -34,7 +33,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprint(stdout, usage())
 		return 0
 	case err != nil:
-		fmt.Fprintf(stderr, "tierlimit: %s (see tierlimit --help)\n", redactURLs(err.Error()))
+		fmt.Fprintf(stderr, "tierlimit: %v (see tierlimit --help)\n", err)
 		return 2
 	case o.version:
 		fmt.Fprintln(stdout, "tierlimit", version())
@@ -52,12 +51,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	return 0
 }
-
-// redisURL matches what may contain the password of a Redis.
-var redisURL = regexp.MustCompile(`(rediss?|unix):[^\s"]*`)
-
-// redactURLs takes Redis URLs out of an error that repeats the command line.
-func redactURLs(message string) string { return redisURL.ReplaceAllString(message, "$1://...") }
 
 func serve(ctx context.Context, o options, log logr.Logger) error {
 	if o.disabled {

@@ -88,13 +88,13 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	var o options
 	fs := flags(&o)
 	if err := fs.Parse(args); err != nil {
-		return options{}, err
+		return options{}, withoutValue(err)
 	}
 	if o.version {
 		return o, nil
 	}
 	if fs.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+		return options{}, errors.New("unexpected argument: there are only flags; quote a value that contains a space")
 	}
 	if o.redisURL == "" {
 		o.redisURL = getenv(envRedisURL)
@@ -112,6 +112,15 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		}
 	}
 	return o, o.validate(fs)
+}
+
+// withoutValue keeps an error from repeating a value that may be a password, as in
+// "unknown shorthand flag: 'r' in -redis-url=...".
+func withoutValue(err error) error {
+	if message, _, shorthand := strings.Cut(err.Error(), " in -"); shorthand {
+		return errors.New(message + "; flags begin with two dashes")
+	}
+	return err
 }
 
 func (o options) validate(fs *pflag.FlagSet) error {

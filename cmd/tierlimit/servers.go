@@ -53,7 +53,7 @@ func (o options) listen(name, flag, address string, handler http.Handler) (*mana
 		Name:            name,
 		Server:          webhookserver.NewHTTPServer(handler),
 		Listener:        newRefusingListener(listener, o.ending.refused),
-		ShutdownTimeout: ptr.To(webhookserver.ShutdownTimeout),
+		ShutdownTimeout: ptr.To(o.redisTimeout + webhookserver.ShutdownMargin),
 	}, nil
 }
 

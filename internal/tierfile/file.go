@@ -22,6 +22,7 @@ type file struct {
 	taken content    // what good and err are of
 	good  []declared // the last good tiers
 	err   error      // what is wrong with what was taken; nil if nothing is
+	read  bool       // whether anything was taken yet
 	gone  bool       // the last look did not find it
 }
 
@@ -33,7 +34,7 @@ type content struct {
 
 // take reads the tiers of a content. If anything is wrong with it, the last good tiers stay.
 func (f *file) take(c content, v *validator) {
-	f.seen, f.taken = c, c
+	f.seen, f.taken, f.read = c, c, true
 	if c.problem != "" {
 		f.err = fmt.Errorf("%s:1: %s", f.path, c.problem)
 		return

@@ -230,3 +230,55 @@ func TestUnreadableAndRemoved(t *testing.T) {
 	f.remove(t, "a.yaml")
 	f.inForce(t, "")
 }
+
+// TestMovedTier moves a tier from one file to another, slowly: it is in force all the time.
+func TestMovedTier(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5) + "---\n" + plain("gold", 50), "b.yaml": plain("pro", 60)})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				if f.table.Lookup("gold") == nil {
+					t.Error("gold is not in force while it moves")
+					return
+				}
+			}
+		}
+	}()
+	for i := range 4 {
+		from, to := plain("free", 5), plain("pro", 60)
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		f.write(t, []string{"a.yaml", "b.yaml"}[i%2], from)
+		time.Sleep(time.Duration(i) * pollInterval / 3)
+		f.write(t, []string{"b.yaml", "a.yaml"}[i%2], to+"---\n"+plain("gold", 51+i))
+		f.inForce(t, fmt.Sprintf("free=5 gold=%d pro=60", 51+i))
+	}
+	close(stop)
+	<-stopped
+	f.write(t, "a.yaml", plain("free", 5))
+	f.write(t, "b.yaml", plain("pro", 60))
+	f.inForce(t, "free=5 pro=60")
+}
+
+// TestFaultsAreLoggedOnce breaks and mends one file while another one stays broken.
+func TestFaultsAreLoggedOnce(t *testing.T) {
+	f := follow(t, map[string]string{"a.yaml": plain("free", 5), "b.yaml": plain("pro", 60)})
+	f.write(t, "a.yaml", plain("free", -1))
+	f.logged(t, "a.yaml:7: spec.requests.perMinute", 1)
+	f.write(t, "b.yaml", plain("pro", -1))
+	f.logged(t, "b.yaml:7: spec.requests.perMinute", 1)
+	f.write(t, "b.yaml", plain("pro", 61))
+	f.inForce(t, "free=5 pro=61")
+	f.write(t, "a.yaml", plain("free", 5)) // what is in force
+	f.logged(t, "all tier files are usable again", 1)
+	f.write(t, "c.yaml", "")
+	f.logged(t, "c.yaml:1: no RateLimitTier in this file", 1)
+	f.logged(t, "a.yaml:7: spec.requests.perMinute", 1)
+	f.logged(t, "b.yaml:7: spec.requests.perMinute", 1)
+}

@@ -19,11 +19,17 @@ import (
 	"github.com/tierlimit/tierlimit/internal/tier"
 )
 
-// pollInterval is how often the files are looked at. A change is taken when two looks in a row have
-// found the same, so within two intervals, and a file that is being written is waited for without
-// holding up the others. Looking finds what notifications miss: a directory replaced as a whole, as
-// a mounted ConfigMap is, and network file systems.
-const pollInterval = 200 * time.Millisecond
+const (
+	// pollInterval is how long after a look at the files the next one comes. A change is taken when
+	// two looks in a row have found the same, so within two intervals, and a file that is being
+	// written is waited for without holding up the others. Looking finds what notifications miss: a
+	// directory replaced as a whole, as a mounted ConfigMap is, and network file systems.
+	pollInterval = 200 * time.Millisecond
+
+	// removalDelay is how long a tier that no file declares any more stays in force. It may be on its
+	// way from one file to another, or its file be replaced by deleting and writing it.
+	removalDelay = 300 * time.Millisecond
+)
 
 // Source keeps a tier table equal to the YAML files of a directory.
 type Source struct {
@@ -31,10 +37,12 @@ type Source struct {
 	table    *tier.Table
 	log      logr.Logger
 	validate *validator
-	files    map[string]*file  // by path
-	merged   map[string]placed // what is in force, by the name of the tier
-	expiry   time.Time         // when the next kill switch in force expires; zero if none does
-	reported string            // the problems logged last
+	files    map[string]*file     // by path
+	merged   map[string]placed    // what is in force, by the name of the tier
+	missing  map[string]time.Time // tiers in force that no file declares, since when
+	expiry   time.Time            // when the next kill switch in force expires; zero if none does
+	problem  error                // what is wrong with the files
+	reported map[string]bool      // the problems that there were the last time
 }
 
 // NewSource returns a source for the files *.yaml and *.yml directly in a directory.
@@ -44,7 +52,7 @@ func NewSource(dir string, table *tier.Table, log logr.Logger) (*Source, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Source{dir: dir, table: table, log: log, validate: validate, files: map[string]*file{}}, nil
+	return &Source{dir: dir, table: table, log: log, validate: validate, files: map[string]*file{}, missing: map[string]time.Time{}}, nil
 }
 
 // Load fills the table for the first time. Nothing is published if anything is wrong with any
@@ -72,25 +80,25 @@ func (s *Source) Load() error {
 // Start follows the directory until ctx ends. A file that cannot be used is reported once, and its
 // last good tiers stay in force; the other files are followed all the same.
 func (s *Source) Start(ctx context.Context) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(pollInterval): // after a slow look too: two looks must be apart
 		}
 		changed, err := s.poll()
-		switch {
-		case err != nil: // the directory itself cannot be read: everything stays as it is
+		if err != nil { // the directory itself cannot be read: everything stays as it is
 			s.report(err)
-		case changed:
-			merged, err := s.merge()
-			s.report(err)
-			s.publish(merged)
-		case !s.expiry.IsZero() && !time.Now().Before(s.expiry):
+			continue
+		}
+		if changed || len(s.missing) > 0 {
+			var declared map[string]placed
+			declared, s.problem = s.merge()
+			s.publish(s.withMissing(declared, time.Now()))
+		} else if !s.expiry.IsZero() && !time.Now().Before(s.expiry) {
 			s.publish(s.merged) // to say so in the log; checks have noticed by themselves
 		}
+		s.report(s.problem)
 	}
 }
 
@@ -111,18 +119,17 @@ func (s *Source) poll() (changed bool, err error) {
 		}
 	}
 	for _, path := range paths {
+		now := look(path)
 		f, known := s.files[path]
 		if !known {
-			f = &file{path: path}
-			s.files[path] = f
+			s.files[path] = &file{path: path, seen: now}
+			continue
 		}
-		f.gone = false
-		now := look(path)
-		if now == f.seen && now != f.taken {
+		if now == f.seen && (!f.read || now != f.taken) {
 			f.take(now, s.validate)
 			changed = true
 		}
-		f.seen = now
+		f.seen, f.gone = now, false
 	}
 	return changed, nil
 }
@@ -160,6 +167,28 @@ func (s *Source) merge() (map[string]placed, error) {
 	return merged, errors.Join(errs...)
 }
 
+// withMissing adds to what the files declare the tiers in force that they have ceased to declare
+// only just now.
+func (s *Source) withMissing(declared map[string]placed, now time.Time) map[string]placed {
+	for name, p := range s.merged {
+		if _, ok := declared[name]; ok {
+			delete(s.missing, name)
+			continue
+		}
+		since, known := s.missing[name]
+		if !known {
+			since = now
+			s.missing[name] = now
+		}
+		if now.Sub(since) < removalDelay {
+			declared[name] = p
+		} else {
+			delete(s.missing, name)
+		}
+	}
+	return declared
+}
+
 func (s *Source) publish(merged map[string]placed) {
 	s.merged = merged
 	tiers := make([]*tier.Tier, 0, len(merged))
@@ -183,17 +212,21 @@ func nextExpiry(tiers []*tier.Tier, now time.Time) time.Time {
 	return next
 }
 
-// report logs problems when they change, one line each.
+// report logs the problems that were not there the last time, one line each, and when there are
+// none any more.
 func (s *Source) report(err error) {
-	message := ""
+	problems := map[string]bool{}
 	if err != nil {
-		message = err.Error()
+		for line := range strings.Lines(err.Error()) {
+			line = strings.TrimSpace(line)
+			problems[line] = true
+			if !s.reported[line] {
+				s.log.Error(errors.New(line), "tier file not usable; the last good tiers stay in force")
+			}
+		}
 	}
-	if message == s.reported {
-		return
+	if len(problems) == 0 && len(s.reported) > 0 {
+		s.log.Info("all tier files are usable again")
 	}
-	s.reported = message
-	for line := range strings.Lines(message) {
-		s.log.Error(errors.New(strings.TrimSpace(line)), "tier file not usable; the last good tiers stay in force")
-	}
+	s.reported = problems
 }

@@ -20,9 +20,13 @@ const (
 	// is a proxy in the same cluster, so anything slower is an attack or a fault.
 	readHeaderTimeout = 5 * time.Second
 
-	// readTimeout bounds the whole request. Bodies are not read, but what remains of one is
-	// discarded before the connection can be used again.
+	// readTimeout bounds the whole request.
 	readTimeout = 10 * time.Second
+
+	// bodyTimeout bounds how long the answer waits for the rest of a body. Bodies are not looked
+	// at, but the connection can only be used again behind one. If it does not come, the answer
+	// goes out and the connection is closed.
+	bodyTimeout = 100 * time.Millisecond
 
 	// writeTimeout bounds an answer from the end of the request's headers on: the longest that a
 	// check can be made to wait for Redis (limiter.MaxTimeout), and time to send a few hundred
@@ -41,8 +45,8 @@ const (
 	// taken, while no new ones are.
 	LastRequestsTime = 250 * time.Millisecond
 
-	// ShutdownTimeout bounds how long checks in flight may then take to end.
-	ShutdownTimeout = 15 * time.Second
+	// ShutdownMargin is what checks in flight may then take beyond their own deadline.
+	ShutdownMargin = 5 * time.Second
 )
 
 // NewHTTPServer returns a server with these limits for a handler.

@@ -80,10 +80,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.Draining != nil && h.Draining() {
 		w.Header().Set("Connection", "close")
 	}
-	if r.ContentLength != 0 {
-		// Or else the answer would wait for the body. What cannot do this has no body to wait for.
-		_ = http.NewResponseController(w).EnableFullDuplex()
-	}
 	path := r.URL.Path
 	if r.URL.RawPath != "" { // "/check%2Fnginx" is not "/check/nginx"
 		path = r.URL.RawPath
@@ -118,6 +114,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, send form) {
 	a := h.check(r)
 	a.headers(w.Header())
 	status := send(w.Header(), a)
+	if r.ContentLength != 0 {
+		// net/http reads what is left of a body before it sends the answer, so that the connection
+		// can be used again. An error means that there is no connection to wait for.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 	if a.status == http.StatusOK {
 		w.WriteHeader(status)
 	} else {

@@ -4,6 +4,7 @@
 package webhookserver
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -170,6 +171,34 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 				t.Errorf("answered %q, %v", status, err)
 			}
 		})
+	}
+}
+
+// TestKeepAliveWithBodies makes many checks with bodies over one connection, which come whole, late
+// or in pieces.
+func TestKeepAliveWithBodies(t *testing.T) {
+	decide := limiterFunc(func(context.Context, limiter.Subject, ...limiter.Limit) (limiter.Decision, error) {
+		return limiter.Decision{Allowed: true, Limit: limiter.Limit{Requests: 5, Window: tier.Minute}, Remaining: 4}, nil
+	})
+	_, url := serve(t, newEndpoint(decide, nil, budget("free", 5, 100)))
+	connection := dial(t, url)
+	reader := bufio.NewReader(connection)
+	for i := range 60 {
+		body := strings.Repeat("x", 1+i*1000)
+		fmt.Fprintf(connection, "POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:len(body)/2])
+		if i%3 == 0 {
+			time.Sleep(bodyTimeout / 10)
+		}
+		fmt.Fprint(connection, body[len(body)/2:])
+		if i%2 == 0 {
+			fmt.Fprint(connection, "GET /check HTTP/1.1\r\nHost: x\r\n\r\n")
+		}
+		for range 1 + (i+1)%2 {
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil || response.StatusCode != 200 || response.Close {
+				t.Fatalf("request %d: %v, %v", i, response, err)
+			}
+		}
 	}
 }
 

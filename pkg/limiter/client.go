@@ -69,6 +69,10 @@ func parseURL(redisURL string) (*redis.Options, error) {
 	switch database := strings.Trim(u.Path, "/"); {
 	case u.Fragment != "" || strings.Contains(u.RawQuery, "@"):
 		return nil, errors.New("a '#' or '@' where none can be; expected " + form + encode)
+	case u.Scheme != "unix" && u.Hostname() == "":
+		return nil, errors.New("no host; expected " + form + encode)
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
+		return nil, errors.New("more than one ':' in the host, or the '@' before it is missing; expected " + form + encode)
 	case u.Port() != "" && !validPort(u.Port()):
 		return nil, errors.New("the port is not a number up to 65535; expected " + form + encode)
 	case u.Scheme == "unix" && u.Host != "":
@@ -90,13 +94,13 @@ func validPort(port string) bool {
 	return err == nil
 }
 
-// withoutValue shortens an error about a query parameter, such as "redis: invalid pool_size number:
-// strconv.Atoi: ...", to what does not repeat its value.
+// withoutValue shortens an error about the query parameters, such as "redis: invalid pool_size
+// number: strconv.Atoi: ...", to what repeats neither a value nor an unknown name: either may be
+// the rest of a password.
 func withoutValue(err error) error {
-	const unknown = "redis: unexpected option"
 	words := strings.SplitN(err.Error(), ": ", 3)
-	if strings.HasPrefix(err.Error(), unknown) || len(words) < 3 {
-		return err // it holds names only
+	if len(words) < 3 {
+		return errors.New("unknown query parameters; known are those of go-redis, such as pool_size")
 	}
 	return errors.New(words[0] + ": " + words[1])
 }
