@@ -4,7 +4,6 @@
 package v1alpha1_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -14,18 +13,4 @@ import (
 // cluster is a real API server with the generated CustomResourceDefinition.
 var cluster *clustertest.Cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	var err error
-	if cluster, err = clustertest.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if err := cluster.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, &cluster)) }

@@ -44,12 +44,7 @@ func testMain(m *testing.M) int {
 		fmt.Printf("building the binary: %v\n%s", err, output)
 		return 1
 	}
-	if cluster, err = clustertest.Start(); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	defer func() { _ = cluster.Stop() }()
-	return m.Run()
+	return clustertest.Main(m, &cluster)
 }
 
 // process is a running tierlimit.

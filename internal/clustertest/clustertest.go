@@ -52,14 +52,6 @@ func Start() (*Cluster, error) {
 		assets: assets,
 		dir:    dir,
 	}
-	server := c.environment.ControlPlane.GetAPIServer()
-	// Certificates in a folder of our own outlive a stop, so that Config is good after the next start.
-	server.CertDir = filepath.Join(dir, "apiserver")
-	if err := os.Mkdir(server.CertDir, 0o700); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	// Without this it waits a minute for those who watch before it stops.
-	server.Configure().Set("shutdown-watch-termination-grace-period", "1s")
 	if c.Config, err = c.environment.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("clustertest: starting etcd and kube-apiserver from %s: %w", assets, err), c.Stop())
 	}
@@ -70,6 +62,22 @@ func Start() (*Cluster, error) {
 func (c *Cluster) Stop() error {
 	_ = c.killAPIServer() // there is nothing to save; if it did not start there is nothing to kill
 	return errors.Join(c.environment.Stop(), os.RemoveAll(c.dir))
+}
+
+// Main starts a cluster for all tests of a package, runs them, stops the cluster and returns the
+// exit code: what a TestMain needs.
+func Main(m *testing.M, cluster **Cluster) int {
+	var err error
+	if *cluster, err = Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := (*cluster).Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // Kubeconfig returns a kubeconfig file for a user with these groups. It has the rights that RBAC

@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -20,21 +19,9 @@ import (
 // parallel: a table holds the tiers of all.
 var cluster *clustertest.Cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	klog.LogToStderr(false) // the client library's words about an API server that is stopped
 	klog.SetOutput(io.Discard)
 	ctrl.SetLogger(logr.Discard()) // each replica has a log of its own
-	var err error
-	if cluster, err = clustertest.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if err := cluster.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	os.Exit(clustertest.Main(m, &cluster))
 }

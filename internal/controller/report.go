@@ -73,8 +73,10 @@ func (r *Reconciler) report(ctx context.Context, objects []v1alpha1.RateLimitTie
 		case wait > 0:
 			soonest(wait)
 		}
-		if o := outcomes[i]; o.inForce != nil && o.inForce.KillSwitch.EngagedAt(now) && !o.inForce.KillSwitch.ExpiresAt.IsZero() {
-			soonest(o.inForce.KillSwitch.ExpiresAt.Sub(now))
+		if o := outcomes[i]; o.inForce != nil {
+			if at := o.inForce.KillSwitch.NextExpiry(now); !at.IsZero() {
+				soonest(at.Sub(now))
+			}
 		}
 	}
 	r.forget(objects)

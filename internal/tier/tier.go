@@ -46,6 +46,15 @@ func (k KillSwitch) EngagedAt(now time.Time) bool {
 	return k.Engaged && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
+// NextExpiry returns when a switch that is engaged now will expire, or the zero time if it is not or
+// never will.
+func (k KillSwitch) NextExpiry(now time.Time) time.Time {
+	if !k.EngagedAt(now) {
+		return time.Time{}
+	}
+	return k.ExpiresAt
+}
+
 // String describes the tier as it is in force now: "5 per 1m0s, 100 per 24h0m0s, dry run".
 func (t *Tier) String() string { return t.describe(time.Now()) }
 

@@ -110,7 +110,7 @@ func (s *Source) poll() (changed bool, err error) {
 		return false, err
 	}
 	for path, f := range s.files {
-		if !slices.Contains(paths, path) {
+		if _, found := slices.BinarySearch(paths, path); !found {
 			if f.gone {
 				delete(s.files, path)
 				changed = true
@@ -205,7 +205,7 @@ func (s *Source) publish(merged map[string]placed) {
 func nextExpiry(tiers []*tier.Tier, now time.Time) time.Time {
 	var next time.Time
 	for _, t := range tiers {
-		if at := t.KillSwitch.ExpiresAt; t.KillSwitch.EngagedAt(now) && !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := t.KillSwitch.NextExpiry(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
