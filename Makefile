@@ -1,5 +1,6 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -10,6 +11,7 @@ IMAGE ?= tierlimit:dev
 OBJECT_DIR ?= api/v1alpha1
 CRD_DIR ?= config/crd/bases
 RBAC_DIR ?= config/rbac
+INGRESS_NGINX_DIR ?= config/ingress-nginx
 
 .PHONY: help
 help: ## Show the targets
@@ -33,7 +35,11 @@ image: ## Build the image IMAGE (default tierlimit:dev) with Docker
 
 .PHONY: test
 test: setup ## Install or build what the tests need, then run them all, with the race detector
-	KUBEBUILDER_ASSETS="$$(hack/setup-controlplane.sh)" go test -race -count=1 -timeout 20m ./...
+	export KUBEBUILDER_ASSETS TIERLIMIT_PROXIES TIERLIMIT_OPENAI_SDK
+	KUBEBUILDER_ASSETS=$$(hack/setup-controlplane.sh)
+	TIERLIMIT_PROXIES=$$(hack/setup-proxies.sh)
+	TIERLIMIT_OPENAI_SDK=$$(hack/setup-openai.sh)
+	go test -race -count=1 -timeout 20m ./...
 
 .PHONY: verify
 verify: tools ## Check that generated files are fresh, formatting, vet and lint
@@ -52,10 +58,13 @@ bench: setup ## Run the benchmarks of the limiter and of the check endpoint agai
 	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/webhookserver
 
 .PHONY: generate
-generate: tools ## Generate deep copies, the CustomResourceDefinition and the RBAC role
+generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC role and the recipes for ingress-nginx
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/... output:object:dir=$(OBJECT_DIR)
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=$(CRD_DIR)
 	$(BIN)/controller-gen rbac:roleName=tierlimit paths="{./internal/...,./cmd/...}" output:rbac:dir=$(RBAC_DIR)
+	for recipe in configmap annotations; do
+		go run ./cmd/tierlimit ingress-nginx $$recipe >$(INGRESS_NGINX_DIR)/$$recipe.yaml
+	done
 
 .PHONY: setup
 setup: ## Install Debian packages that the tests need, if they are missing

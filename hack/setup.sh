@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the tests need from Debian's packages, and nothing when it is there already:
-# redis-server (the store), promtool (tests of the alerts) and a C compiler (the race detector).
+# redis-server (the store), promtool (tests of the alerts), a C compiler (the race detector), nginx
+# with the modules that ingress-nginx has, HAProxy, and Node.js (an SDK that repeats requests).
 set -euo pipefail
 
 packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
 command -v promtool >/dev/null || packages+=(prometheus)
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
+nginx_modules=/usr/lib/nginx/modules
+[[ -x /usr/sbin/nginx ]] || packages+=(nginx)
+[[ -e $nginx_modules/ngx_http_lua_module.so ]] || packages+=(libnginx-mod-http-lua)
+[[ -e $nginx_modules/ngx_http_headers_more_filter_module.so ]] || packages+=(libnginx-mod-http-headers-more-filter)
+[[ -x /usr/sbin/haproxy ]] || packages+=(haproxy)
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
 ((${#packages[@]})) || exit 0
 
 if ! command -v apt-get >/dev/null; then

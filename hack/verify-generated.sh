@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
-make --no-print-directory -s generate OBJECT_DIR="$fresh/object" CRD_DIR="$fresh/crd" RBAC_DIR="$fresh/rbac"
+mkdir "$fresh/ingress-nginx"
+make --no-print-directory -s generate OBJECT_DIR="$fresh/object" CRD_DIR="$fresh/crd" RBAC_DIR="$fresh/rbac" INGRESS_NGINX_DIR="$fresh/ingress-nginx"
 stale=0
 compare() {
 	if ! diff -u "$1" "$2"; then
@@ -16,4 +17,5 @@ compare() {
 compare api/v1alpha1/zz_generated.deepcopy.go "$fresh/object/zz_generated.deepcopy.go"
 compare config/crd/bases "$fresh/crd"
 compare config/rbac/role.yaml "$fresh/rbac/role.yaml"
+compare config/ingress-nginx "$fresh/ingress-nginx"
 exit $stale

@@ -45,7 +45,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		Scheme: scheme,
 		Logger: log,
 		// Longer than that of the servers, which are what there is to wait for.
-		GracefulShutdownTimeout: ptr.To(o.redisTimeout + 2*webhookserver.ShutdownMargin),
+		GracefulShutdownTimeout: ptr.To(o.shutdownTimeout() + webhookserver.ShutdownMargin),
 		HealthProbeBindAddress:  off, // ours are the same in local mode
 		Metrics: metricsserver.Options{
 			BindAddress:    o.metricsAddress,
@@ -57,7 +57,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	var tiers tier.Table
-	servers, err := newServers(o, &tiers, client, log)
+	servers, address, err := newServers(ctx, o, &tiers, client, log)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 			return fmt.Errorf("setting up: %w", err)
 		}
 	}
-	log.Info("answering checks", "version", version(), "address", servers[0].Listener.Addr().String(),
+	log.Info("answering checks", "version", version(), "address", address.String(),
 		"defaultTier", o.defaultTier, "redis", client.Options().Addr, "disabled", o.disabled)
 	go lookAtRedis(ctx, o, client, log)
 	return mgr.Start(ctx)

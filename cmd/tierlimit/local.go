@@ -39,7 +39,7 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 		return err
 	}
 	defer client.Close()
-	servers, err := newServers(o, &tiers, client, log)
+	servers, address, err := newServers(ctx, o, &tiers, client, log)
 	if err != nil {
 		return err
 	}
@@ -50,13 +50,13 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 		group.Go(func() error { return server.Start(logr.NewContext(ctx, log)) })
 	}
 	group.Go(func() error { return source.Start(ctx) })
-	log.Info("answering checks", "version", version(), "address", servers[0].Listener.Addr().String(),
+	log.Info("answering checks", "version", version(), "address", address.String(),
 		"tiers", o.tiersDir, "defaultTier", o.defaultTier, "embeddedStore", o.redisURL == "", "disabled", o.disabled)
 	return group.Wait()
 }
 
 // withMetrics adds the server of /metrics unless it is off. In a cluster the manager has it.
-func withMetrics(o options, servers []*manager.Server) ([]*manager.Server, error) {
+func withMetrics(o options, servers []manager.Runnable) ([]manager.Runnable, error) {
 	if o.metricsAddress == off {
 		return servers, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tierlimit/tierlimit/internal/webhookserver"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
@@ -22,6 +23,7 @@ import (
 const (
 	envRedisURL = "REDIS_URL"
 	envDisabled = "RATE_LIMIT_DISABLED"
+	envHashKey  = "IDENTITY_HASH_KEY"
 )
 
 // off is the bind address of a server that is not wanted.
@@ -39,6 +41,11 @@ type options struct {
 	kubeconfig     string
 	logLevel       string
 	logFormat      string
+	identity       identityOptions
+	headers        webhookserver.HeaderSets
+	headerList     string
+	grpcAddress    string
+	errorBackends  []string
 	version        bool
 	disabled       bool   // RATE_LIMIT_DISABLED
 	ending         ending // set while it runs
@@ -58,6 +65,10 @@ func flags(o *options) *pflag.FlagSet {
 	fs.StringVar(&o.bindAddress, "bind-address", ":8080", "`address` of the check endpoint")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 switches them off")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "`address` of /metrics: HTTPS with the API server's authentication and authorization, plain HTTP in local mode; 0 switches it off")
+	fs.StringVar(&o.grpcAddress, "ext-authz-bind-address", off, "`address` of the check over gRPC, for Envoy's ext_authz (envoy.service.auth.v3); 0 switches it off")
+	fs.StringArrayVar(&o.errorBackends, "error-backend", nil, "`ADDRESS?PARAMETERS` of an error backend for ingress-nginx without snippets, such as ':8082?tier=free'; once for each set of parameters")
+	fs.StringVar(&o.headerList, "rate-limit-headers", "x-ratelimit,ratelimit,retry-after-ms", "`sets` of headers that tell clients about their budget beside Retry-After; none for none")
+	o.identity.flags(fs)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the access to the cluster; without it $KUBECONFIG, ~/.kube/config or the service account of the pod")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` to log: debug, info or error")
 	fs.StringVar(&o.logFormat, "log-format", "", "`format` of the log: text or json (default text in local mode, json in a cluster)")
@@ -75,10 +86,14 @@ In a cluster, where it reads RateLimitTier objects:
 Local mode, with RateLimitTiers from YAML files:
   tierlimit --tiers config/samples
 
+Print the configuration of ingress-nginx that gives its clients a true 429:
+  tierlimit ingress-nginx configmap|annotations
+
 Flags:
 ` + fs.FlagUsagesWrapped(100) + `
 Environment:
   ` + envRedisURL + `             the same as --redis-url, which goes first
+  ` + envHashKey + `     secret that keys the hashes of credentials, the same on every replica
   ` + envDisabled + `   true lets every request of every tier pass (kill switch); Redis is not asked
 `
 }
@@ -99,6 +114,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	if o.redisURL == "" {
 		o.redisURL = getenv(envRedisURL)
 	}
+	o.identity.hashKey = getenv(envHashKey)
 	if value := getenv(envDisabled); value != "" {
 		var err error
 		if o.disabled, err = strconv.ParseBool(value); err != nil {
@@ -110,6 +126,10 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		if o.local() {
 			o.logFormat = "text"
 		}
+	}
+	var err error
+	if o.headers, err = webhookserver.ParseHeaderSets(o.headerList); err != nil {
+		return options{}, fmt.Errorf("--rate-limit-headers: %w", err)
 	}
 	return o, o.validate(fs)
 }
@@ -136,6 +156,22 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	if len(validation.IsDNS1123Subdomain(o.defaultTier)) > 0 {
 		return fmt.Errorf("--default-tier is %q, which cannot be the name of a RateLimitTier", o.defaultTier)
 	}
+	if err := o.identity.validate(); err != nil {
+		return err
+	}
+	if err := o.validateAddresses(); err != nil {
+		return err
+	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		return fmt.Errorf("--log-format is %q: use text or json", o.logFormat)
+	}
+	if _, err := parseLevel(o.logLevel); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (o options) validateAddresses() error {
 	for _, address := range []struct {
 		flag, value string
 		canBeOff    bool
@@ -143,16 +179,20 @@ func (o options) validate(fs *pflag.FlagSet) error {
 		{"bind-address", o.bindAddress, false},
 		{"health-probe-bind-address", o.healthAddress, true},
 		{"metrics-bind-address", o.metricsAddress, true},
+		{"ext-authz-bind-address", o.grpcAddress, true},
 	} {
 		if err := validateAddress(address.value, address.canBeOff); err != nil {
 			return fmt.Errorf("--%s is %q: %w", address.flag, address.value, err)
 		}
 	}
-	if o.logFormat != "text" && o.logFormat != "json" {
-		return fmt.Errorf("--log-format is %q: use text or json", o.logFormat)
-	}
-	if _, err := parseLevel(o.logLevel); err != nil {
-		return err
+	for _, backend := range o.errorBackends {
+		address, query, _ := strings.Cut(backend, "?")
+		if err := validateAddress(address, false); err != nil {
+			return fmt.Errorf("--error-backend is %q: %w, then ? and the parameters of the check", backend, err)
+		}
+		if err := webhookserver.ValidateParameters(query); err != nil {
+			return fmt.Errorf("--error-backend is %q: %w", backend, err)
+		}
 	}
 	return nil
 }

@@ -52,6 +52,21 @@ func TestWrongCommandLine(t *testing.T) {
 		"BrokenFile":      {args: []string{"--tiers", broken}, code: 1, want: "free.yaml:1: "},
 		"Occupied":        {args: []string{"--tiers", samples, "--bind-address", occupied}, code: 1, want: "--bind-address: listen tcp " + occupied},
 		"NoKubeconfig":    {args: []string{"--kubeconfig", "no/such/file"}, env: map[string]string{"REDIS_URL": "redis://h"}, code: 1, want: "no access to a cluster: "},
+		"BadIdentity":     {args: []string{"--tiers", samples, "--identity", "addr"}, code: 2, want: `--identity: "addr" is not one of address[:HEADER]`},
+		"NeverReached":    {args: []string{"--tiers", samples, "--identity", "address,jwt", "--jwt-jwks-url", "http://h/", "--jwt-issuer", "i", "--jwt-audience", "a"}, code: 2, want: `"jwt" is never reached`},
+		"NoJWKS":          {args: []string{"--tiers", samples, "--identity", "jwt"}, code: 2, want: "--identity lists jwt: give --jwt-jwks-url"},
+		"NoAudience":      {args: []string{"--tiers", samples, "--identity", "jwt", "--jwt-jwks-url", "http://h/", "--jwt-issuer", "i"}, code: 2, want: "give --jwt-audience"},
+		"UnusedJWT":       {args: []string{"--tiers", samples, "--jwt-jwks-url", "http://h/"}, code: 2, want: "--jwt-jwks-url has no effect: --identity does not list jwt"},
+		"BadJWKS":         {args: []string{"--tiers", samples, "--identity", "jwt", "--jwt-jwks-url", "file:///secret", "--jwt-issuer", "i", "--jwt-audience", "a"}, code: 2, want: "--jwt-jwks-url: use http://host"},
+		"BadAuthURL":      {args: []string{"--tiers", samples, "--auth-url", "user:secret@h"}, code: 2, want: "--auth-url: use http://host"},
+		"LongAuth":        {args: []string{"--tiers", samples, "--auth-url", "http://h/", "--auth-timeout", "11s"}, code: 2, want: "--auth-timeout is 11s: use a time above 0 and up to 10s"},
+		"BadAuthHeader":   {args: []string{"--tiers", samples, "--auth-url", "http://h/", "--auth-user-header", "X User"}, code: 2, want: `--auth-user-header is "X User", which is not the name of a header`},
+		"BadHeaders":      {args: []string{"--tiers", samples, "--rate-limit-headers", "draft"}, code: 2, want: `--rate-limit-headers: "draft" is not one of x-ratelimit`},
+		"BadGRPC":         {args: []string{"--tiers", samples, "--ext-authz-bind-address", "9001"}, code: 2, want: `--ext-authz-bind-address is "9001": use [host]:port`},
+		"BadBackend":      {args: []string{"--tiers", samples, "--error-backend", "?tier=free"}, code: 2, want: `--error-backend is "?tier=free": use [host]:port`},
+		"BackendTier":     {args: []string{"--tiers", samples, "--error-backend", ":0?teir=free"}, code: 2, want: `unknown parameter "teir"`},
+		"IngressNginx":    {args: []string{"ingress-nginx"}, code: 2, want: "use 'tierlimit ingress-nginx configmap'"},
+		"IngressNginxBad": {args: []string{"ingress-nginx", "secret"}, code: 2, want: "use 'tierlimit ingress-nginx configmap'"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +95,8 @@ func TestHelpAndVersion(t *testing.T) {
 	if code := run(t.Context(), []string{"--help"}, none, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("--help: code %d, %s", code, &stderr)
 	}
-	for _, want := range []string{"--tiers DIR", "--redis-url", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier"} {
+	for _, want := range []string{"--tiers DIR", "--redis-url", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier",
+		"--identity list", "--auth-url", "--jwt-jwks-url", "--ext-authz-bind-address", "--error-backend", "--rate-limit-headers", "$REDIS_URL", "IDENTITY_HASH_KEY", "ingress-nginx configmap"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("--help does not mention %s:\n%s", want, &stdout)
 		}

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -20,27 +23,69 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// newServers returns the servers of every replica, bound to their addresses: that of the check
-// endpoint first, then that of the probes unless it is off.
-func newServers(o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) ([]*manager.Server, error) {
+// newServers returns the servers of every replica, bound to their addresses, and the address of the
+// check endpoint.
+func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) ([]manager.Runnable, net.Addr, error) {
+	handler, err := newHandler(ctx, o, tiers, client, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	check, err := o.listen("check", "bind-address", o.bindAddress, handler)
+	if err != nil {
+		return nil, nil, err
+	}
+	servers := []manager.Runnable{check}
+	if o.healthAddress != off {
+		probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, probes(tiers))
+		if err != nil {
+			return nil, nil, err
+		}
+		servers = append(servers, probes)
+	}
+	if o.grpcAddress != off {
+		server, err := o.listenGRPC(handler, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		servers = append(servers, server)
+	}
+	for _, backend := range o.errorBackends {
+		address, query, _ := strings.Cut(backend, "?")
+		handler, err := handler.ErrorBackend(query)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--error-backend is %q: %w", backend, err)
+		}
+		server, err := o.listen("error backend", "error-backend", address, handler)
+		if err != nil {
+			return nil, nil, err
+		}
+		servers = append(servers, server)
+	}
+	return servers, check.Listener.Addr(), nil
+}
+
+// newHandler returns what answers checks.
+func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) (*webhookserver.Handler, error) {
 	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout})
 	if err != nil {
 		return nil, err
 	}
-	check, err := o.listen("check", "bind-address", o.bindAddress, webhookserver.NewHandler(webhookserver.Options{
+	sources, auth, err := o.identity.build(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
+		Identity:    sources,
+		Auth:        auth,
+		Headers:     o.headers,
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled),
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },
-	}))
-	if err != nil || o.healthAddress == off {
-		return []*manager.Server{check}, err
-	}
-	probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, probes(tiers))
-	return []*manager.Server{check, probes}, err
+	}), nil
 }
 
 // listen returns a server for a handler, bound to the address that a flag gives.
@@ -53,8 +98,50 @@ func (o options) listen(name, flag, address string, handler http.Handler) (*mana
 		Name:            name,
 		Server:          webhookserver.NewHTTPServer(handler),
 		Listener:        newRefusingListener(listener, o.ending.refused),
-		ShutdownTimeout: ptr.To(o.redisTimeout + webhookserver.ShutdownMargin),
+		ShutdownTimeout: ptr.To(o.shutdownTimeout()),
 	}, nil
+}
+
+// shutdownTimeout is the longest that checks in flight may take when the process ends.
+func (o options) shutdownTimeout() time.Duration {
+	return o.identity.patience() + o.redisTimeout + webhookserver.ShutdownMargin
+}
+
+// grpcServer is a gRPC server that runs on every replica.
+type grpcServer struct {
+	*grpc.Server
+	listener net.Listener
+	timeout  time.Duration
+	log      logr.Logger
+}
+
+// listenGRPC returns the server of checks over gRPC, bound to its address.
+func (o options) listenGRPC(handler *webhookserver.Handler, log logr.Logger) (*grpcServer, error) {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.grpcAddress)
+	if err != nil {
+		return nil, fmt.Errorf("--ext-authz-bind-address: %w", err)
+	}
+	return &grpcServer{Server: handler.NewGRPCServer(), listener: listener, timeout: o.shutdownTimeout(), log: log}, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (s *grpcServer) NeedLeaderElection() bool { return false }
+
+// Start answers checks until ctx ends, and then those in flight.
+func (s *grpcServer) Start(ctx context.Context) error {
+	ended := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(ended)
+		force := time.AfterFunc(s.timeout, s.Stop)
+		defer force.Stop()
+		s.GracefulStop()
+	})
+	s.log.Info("answering checks over gRPC", "address", s.listener.Addr().String())
+	if err := s.Serve(s.listener); err != nil {
+		return fmt.Errorf("checks over gRPC: %w", err)
+	}
+	<-ended
+	return nil
 }
 
 // probes answers /healthz and /readyz. Readiness does not depend on Redis: when Redis is away each

@@ -4,27 +4,13 @@
 package webhookserver
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/tierlimit/tierlimit/internal/identity"
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
-)
-
-// The headers of an answer, written as here (HTTP does not distinguish case, people do).
-const (
-	headerRetryAfter  = "Retry-After"
-	headerLimit       = "X-RateLimit-Limit"
-	headerRemaining   = "X-RateLimit-Remaining"
-	headerWindow      = "X-RateLimit-Window"
-	headerTier        = "X-Tierlimit-Tier"         // the tier that was applied
-	headerUnknownTier = "X-Tierlimit-Unknown-Tier" // the tier that was asked for, if it does not exist
-	headerEnforcement = "X-Tierlimit-Enforcement"  // why a request was admitted that the budget did not admit
-	headerStatus      = "X-Tierlimit-Status"       // the true status, in the nginx form
 )
 
 // enforcement is a value of X-Tierlimit-Enforcement.
@@ -35,6 +21,7 @@ const (
 	disabled   enforcement = "disabled"
 	dryRun     enforcement = "dry-run"
 	failedOpen enforcement = "failed-open"
+	exempt     enforcement = "exempt"
 )
 
 // outcome is what a check came to, a label of the metrics.
@@ -49,30 +36,43 @@ const (
 	outcomeFailedClosed outcome = "failed_closed"    // 503, Redis could not be asked
 	outcomeInvalid      outcome = "invalid"          // 400
 	outcomeNoTier       outcome = "no_tier"          // 503, neither the tier nor the default tier exists
+	outcomeExempt       outcome = "exempt"           // admitted uncounted, by its method
+	outcomeRefused      outcome = "unauthenticated"  // 401 or 403, or whatever the other auth service answered
+	outcomeUnidentified outcome = "unidentified"     // 503, a service that identifies callers is away
 )
 
 // answer is everything that is said to the caller of a check, whatever form it is sent in.
 type answer struct {
 	outcome     outcome
-	status      int // 200, 400, 429 or 503
+	status      int // 200, 400, 401, 403, 429 or 503, or that of relay
 	enforcement enforcement
 	tier        string        // "" if none was found
 	unknownTier string        // "" unless the default tier stands in for it
 	limit       limiter.Limit // zero if no tier was found
 	remaining   int64
-	retryAfter  time.Duration // 0: promise nothing
-	detail      string        // for people, on anything but 200
+	retryAfter  time.Duration    // 0: promise nothing
+	wait        time.Duration    // retryAfter to the microsecond
+	policy      []limiter.Limit  // all that apply
+	usage       []limiter.Usage  // as far as it is known
+	challenge   string           // WWW-Authenticate, on 401
+	detail      string           // for people, on anything but 200
+	auth        *identity.Answer // what the other auth service answered, if it was asked
+	relay       *identity.Answer // it instead of an answer of our own
 }
 
 // answerTo turns a decision into an answer.
 func answerTo(t *tier.Tier, d limiter.Decision) answer {
-	a := answer{outcome: outcomeAdmitted, status: http.StatusOK, tier: t.Name, limit: d.Limit, remaining: d.Remaining}
+	a := answer{outcome: outcomeAdmitted, status: http.StatusOK, tier: t.Name, limit: d.Limit, remaining: d.Remaining,
+		policy: t.Limits, usage: d.Usage}
+	if !d.Allowed {
+		a.usage = []limiter.Usage{{Limit: d.Limit}}
+	}
 	switch {
 	case d.Allowed:
 	case t.DryRun:
 		a.outcome, a.enforcement = outcomeDryRun, dryRun
 	default:
-		a.outcome, a.status, a.retryAfter = outcomeRejected, http.StatusTooManyRequests, d.RetryAfter
+		a.outcome, a.status, a.retryAfter, a.wait = outcomeRejected, http.StatusTooManyRequests, d.RetryAfter, d.Wait
 		a.detail = rejection(t, d)
 	}
 	return a
@@ -91,7 +91,10 @@ func rejection(t *tier.Tier, d limiter.Decision) string {
 func unlimited(t *tier.Tier) answer {
 	a := answer{outcome: outcomeDisabled, status: http.StatusOK, enforcement: disabled}
 	if t != nil {
-		a.tier, a.limit, a.remaining = t.Name, t.Limits[0], t.Limits[0].Requests
+		a.tier, a.limit, a.remaining, a.policy = t.Name, t.Limits[0], t.Limits[0].Requests, t.Limits
+		for _, l := range t.Limits {
+			a.usage = append(a.usage, limiter.Usage{Limit: l, Remaining: l.Requests})
+		}
 	}
 	return a
 }
@@ -103,7 +106,7 @@ func failure(t *tier.Tier) answer {
 	}
 	return answer{
 		outcome: outcomeFailedClosed, status: http.StatusServiceUnavailable,
-		tier: t.Name, limit: t.Limits[0],
+		tier: t.Name, limit: t.Limits[0], policy: t.Limits,
 		detail: fmt.Sprintf("The rate limit store did not decide, and the %s tier has failurePolicy FailClosed. Retry later.", t.Name),
 	}
 }
@@ -112,7 +115,7 @@ func failure(t *tier.Tier) answer {
 func passed(t *tier.Tier) answer {
 	return answer{
 		outcome: outcomeFailedOpen, status: http.StatusOK, enforcement: failedOpen,
-		tier: t.Name, limit: t.Limits[0], remaining: t.Limits[0].Requests,
+		tier: t.Name, limit: t.Limits[0], remaining: t.Limits[0].Requests, policy: t.Limits,
 	}
 }
 
@@ -126,6 +129,27 @@ func noTier(err error) answer {
 	return answer{outcome: outcomeNoTier, status: http.StatusServiceUnavailable, detail: err.Error()}
 }
 
+// exempted is the answer to a request with a method that does not count.
+func exempted() answer {
+	return answer{outcome: outcomeExempt, status: http.StatusOK, enforcement: exempt}
+}
+
+// refused is the answer to a caller without valid credentials.
+func refused(r *identity.Refusal) answer {
+	return answer{outcome: outcomeRefused, status: r.Status, challenge: r.Challenge, detail: r.Detail}
+}
+
+// relayed is the answer of another auth service that does not let the request pass.
+func relayed(auth *identity.Answer) answer {
+	return answer{outcome: outcomeRefused, status: auth.Status, relay: auth}
+}
+
+// unidentified is the answer when a service that identifies callers is away. Why is in the log; a
+// client has no use for it.
+func unidentified() answer {
+	return answer{outcome: outcomeUnidentified, status: http.StatusServiceUnavailable, detail: "The caller cannot be identified now. Retry later."}
+}
+
 // windowName is the value of X-RateLimit-Window and of the metrics' label.
 func windowName(window time.Duration) string {
 	switch window {
@@ -137,65 +161,4 @@ func windowName(window time.Duration) string {
 		return ""
 	}
 	return window.String()
-}
-
-// headers adds what every form of an answer carries.
-func (a answer) headers(h http.Header) {
-	set := func(name, value string) { h[name] = []string{value} } // keeps the case of the name
-	set("Cache-Control", "no-store")
-	if a.limit.Window != 0 {
-		set(headerLimit, strconv.FormatInt(a.limit.Requests, 10))
-		set(headerRemaining, strconv.FormatInt(a.remaining, 10))
-		set(headerWindow, windowName(a.limit.Window))
-	}
-	if a.retryAfter > 0 {
-		set(headerRetryAfter, strconv.FormatInt(int64(a.retryAfter/time.Second), 10))
-	}
-	if a.tier != "" {
-		set(headerTier, a.tier)
-	}
-	if a.unknownTier != "" {
-		set(headerUnknownTier, a.unknownTier)
-	}
-	if a.enforcement != enforced {
-		set(headerEnforcement, string(a.enforcement))
-	}
-}
-
-// quotaExceeded is the problem type for a used-up budget, registered by
-// draft-ietf-httpapi-ratelimit-headers, section 5.1.
-const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-
-// problem is a problem details object (RFC 9457). Members without a meaning for it are left out.
-type problem struct {
-	Type       string `json:"type"`
-	Title      string `json:"title"`
-	Status     int    `json:"status"`
-	Detail     string `json:"detail"`
-	Tier       string `json:"tier,omitempty"`
-	Window     string `json:"window,omitempty"`
-	Limit      *int64 `json:"limit,omitempty"`
-	RetryAfter int64  `json:"retryAfter,omitempty"` // seconds
-}
-
-// body returns the body of anything but an admission.
-func (a answer) body() []byte {
-	p := problem{
-		Type:   "about:blank",
-		Title:  http.StatusText(a.status),
-		Status: a.status,
-		Detail: a.detail,
-		Tier:   a.tier,
-	}
-	if a.status == http.StatusTooManyRequests {
-		p.Type, p.Window, p.Limit = quotaExceeded, windowName(a.limit.Window), &a.limit.Requests
-		p.RetryAfter = int64(a.retryAfter / time.Second)
-	}
-	var encoded bytes.Buffer
-	encoder := json.NewEncoder(&encoded)
-	encoder.SetEscapeHTML(false) // "&" stays readable; the body is not HTML
-	if err := encoder.Encode(p); err != nil {
-		panic(err) // strings and integers always encode
-	}
-	return encoded.Bytes()
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tierlimit/tierlimit/internal/identity"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
@@ -28,10 +29,24 @@ const (
 	// goes out and the connection is closed.
 	bodyTimeout = 100 * time.Millisecond
 
+	// errorBodyTimeout bounds how long the error backend takes in a body, which nginx has received
+	// in full before it sends it.
+	errorBodyTimeout = 30 * time.Second
+
+	// maxMessageBytes bounds a check over gRPC, in bytes. Envoy can be told to add the beginning of
+	// the body, which is of no use here.
+	maxMessageBytes = 1 << 20
+
+	// maxConnectionIdle is when an idle gRPC connection is closed; Envoy opens another.
+	maxConnectionIdle = 15 * time.Minute
+
+	// minPingInterval is how often at the most Envoy may ask whether a gRPC connection is alive.
+	minPingInterval = 5 * time.Second
+
 	// writeTimeout bounds an answer from the end of the request's headers on: the longest that a
-	// check can be made to wait for Redis (limiter.MaxTimeout), and time to send a few hundred
-	// bytes.
-	writeTimeout = limiter.MaxTimeout + 5*time.Second
+	// check can be made to wait for whoever identifies the caller and for Redis, and time to send a
+	// few hundred bytes.
+	writeTimeout = identity.MaxTimeout + limiter.MaxTimeout + 5*time.Second
 
 	// idleTimeout is longer than the 60 seconds for which proxies usually keep an idle connection,
 	// so that it is the proxy that closes it and no request meets a closing connection.

@@ -6,32 +6,26 @@
 package webhookserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/tierlimit/tierlimit/internal/identity"
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
-)
-
-// The paths of a check.
-const (
-	// pathCheck answers 200, 400, 429 or 503.
-	pathCheck = "/check"
-	// pathNginx answers 200 or 403, because nginx's auth_request turns every other status but 401
-	// into a 500. The true status is in X-Tierlimit-Status.
-	pathNginx = "/check/nginx"
 )
 
 // Limiter decides on one request of a subject. It returns before the deadline it has for Redis; an
 // error that wraps limiter.ErrReply means that Redis did answer, but not with a decision.
 type Limiter interface {
 	CheckAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error)
+	// LookAll says what CheckAll would, and charges nothing.
+	LookAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error)
 }
 
 // Options configures a Handler.
@@ -40,6 +34,12 @@ type Options struct {
 	Tiers *tier.Table
 	// Limiter decides.
 	Limiter Limiter
+	// Identity finds out who is calling when no parameter says it. Nil is identity.Default.
+	Identity *identity.Sources
+	// Auth is another auth service that is asked first. Nil is none.
+	Auth *identity.Service
+	// Headers are the sets of headers that tell a client about its budget. The zero value is all.
+	Headers HeaderSets
 	// DefaultTier is the name of the tier for a check that names none, or one that does not exist.
 	DefaultTier string
 	// Disabled is the global kill switch: every check is allowed, and the limiter is not asked.
@@ -56,13 +56,20 @@ type Options struct {
 // Handler answers checks.
 type Handler struct {
 	Options
-	outage  trouble // the limiter fails
-	missing trouble // there is no tier to apply
-	now     func() time.Time
+	outage       trouble // the limiter fails
+	missing      trouble // there is no tier to apply
+	unidentified trouble // callers cannot be identified
+	now          func() time.Time
 }
 
 // NewHandler returns a handler.
 func NewHandler(options Options) *Handler {
+	if options.Identity == nil {
+		options.Identity, _ = identity.Parse(identity.Default, identity.Config{})
+	}
+	if options.Headers == (HeaderSets{}) {
+		options.Headers = AllHeaders
+	}
 	return &Handler{
 		Options: options,
 		outage: trouble{log: options.Log, now: time.Now,
@@ -71,82 +78,149 @@ func NewHandler(options Options) *Handler {
 		missing: trouble{log: options.Log, now: time.Now,
 			begins: "there is no tier to apply; checks are answered with 503",
 			ends:   "there is a tier to apply again"},
+		unidentified: trouble{log: options.Log, now: time.Now,
+			begins: "callers cannot be identified; their checks are answered with 503",
+			ends:   "callers are identified again"},
 		now: time.Now,
 	}
 }
 
-// ServeHTTP answers one check. The method does not matter and the body is not read.
+// ServeHTTP answers one check. The body is not read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.Draining != nil && h.Draining() {
 		w.Header().Set("Connection", "close")
 	}
-	path := r.URL.Path
-	if r.URL.RawPath != "" { // "/check%2Fnginx" is not "/check/nginx"
-		path = r.URL.RawPath
+	f, params, found, err := parametersOf(r)
+	if !found {
+		http.Error(w, "not found: a check is a request to "+pathCheck+", "+pathNginx+" or "+pathExtAuthz, http.StatusNotFound)
+		return
 	}
-	switch path {
-	case pathCheck:
-		h.serve(w, r, plainForm)
-	case pathNginx:
-		h.serve(w, r, nginxForm)
-	default:
-		http.Error(w, "not found: a check is a request to "+pathCheck+" or "+pathNginx, http.StatusNotFound)
-	}
-}
-
-// form is how the answers of one path are sent: it adds the headers that only they have, and
-// returns the status to send.
-type form func(http.Header, answer) int
-
-func plainForm(_ http.Header, a answer) int { return a.status }
-
-func nginxForm(header http.Header, a answer) int {
-	header[headerStatus] = []string{strconv.Itoa(a.status)}
-	if a.status == http.StatusOK {
-		return http.StatusOK
-	}
-	return http.StatusForbidden
-}
-
-// serve answers one check in a form.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, send form) {
 	start := h.now()
-	a := h.check(r)
-	a.headers(w.Header())
-	status := send(w.Header(), a)
+	var a answer
+	if err != nil {
+		a = invalid(err)
+	} else {
+		a = h.check(r.Context(), question{
+			parameters: params,
+			method:     f.method(r),
+			request:    identity.Request{Header: f.headers(r), Peer: r.RemoteAddr},
+		})
+	}
 	if r.ContentLength != 0 {
 		// net/http reads what is left of a body before it sends the answer, so that the connection
 		// can be used again. An error means that there is no connection to wait for.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
-	if a.status == http.StatusOK {
-		w.WriteHeader(status)
-	} else {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(status)
-		_, _ = w.Write(a.body()) //nolint:gosec // G705: the body is JSON and says so; an error means that the caller has left
-	}
+	h.write(w, a, f.send)
 	h.Metrics.checked(a, h.now().Sub(start))
 }
 
-// check decides on one request.
-func (h *Handler) check(r *http.Request) answer {
-	params, err := parseParameters(r.URL.RawQuery)
-	if err != nil {
-		return invalid(err)
+// write sends an answer.
+func (h *Handler) write(w http.ResponseWriter, a answer, send func(http.Header, answer) int) {
+	a.headers(w.Header(), h.Headers)
+	body := a.body()
+	w.WriteHeader(send(w.Header(), a))
+	if len(body) > 0 {
+		_, _ = w.Write(body) // an error means that the caller has left
 	}
-	t, unknown := h.lookup(params.tier)
+}
+
+// question is one check, whatever form it came in.
+type question struct {
+	parameters
+	method  string // of the request that is checked; "" if it is not known
+	request identity.Request
+	look    bool // charge nothing
+}
+
+// check decides on one request.
+func (h *Handler) check(ctx context.Context, q question) answer {
+	// Not with the request's own context: that ends when the caller stops sending, which may still
+	// be waiting for the answer. Whatever is asked has its own deadline.
+	ctx = context.WithoutCancel(ctx)
+	auth, err := h.authorize(ctx, &q)
+	if err != nil {
+		return h.unavailable(err)
+	}
+	if auth != nil && !auth.Allows() {
+		return relayed(auth)
+	}
+	var a answer
+	if q.counts(q.method) {
+		a = h.charge(ctx, q, auth)
+	} else {
+		a = exempted()
+	}
+	a.auth = auth
+	return a
+}
+
+// authorize asks the other auth service, if there is one for this check.
+func (h *Handler) authorize(ctx context.Context, q *question) (*identity.Answer, error) {
+	if h.Auth == nil || q.auth == authNone {
+		return nil, nil //nolint:nilnil // nobody was asked, and that is not an error
+	}
+	return h.Auth.Ask(ctx, q.request.Header)
+}
+
+// charge applies a tier to whoever is calling.
+func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer) answer {
+	caller, err := h.identify(ctx, &q, auth)
+	var refusal *identity.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Status != http.StatusBadRequest:
+		return refused(refusal)
+	case err != nil && refusal == nil:
+		return h.unavailable(err)
+	}
+	h.unidentified.observe(nil)
+	if caller.Tenant != "" {
+		q.tenant = caller.Tenant
+	}
+	asked := q.tier
+	if caller.Tier != "" {
+		asked = caller.Tier
+	}
+	t, unknown := h.lookup(asked)
 	if unknown { // of names that exist the API server has said that they are valid
-		if err := validateTierName(params.tier); err != nil {
-			return invalid(err)
+		invalidName := validateTierName(asked)
+		switch {
+		case invalidName != nil && caller.Tier == "":
+			return invalid(invalidName)
+		case invalidName != nil:
+			asked = "" // not to be repeated in a header
 		}
 	}
-	a := h.apply(r, params, t)
+	a := h.apply(ctx, q, t, asked, caller, err)
 	if unknown && t != nil {
-		a.unknownTier = params.tier
+		a.unknownTier = asked
 		h.Metrics.unknownTier()
 	}
 	return a
+}
+
+// identify returns who is calling: the user parameter goes first, then what the other auth service
+// says, then the sources.
+func (h *Handler) identify(ctx context.Context, q *question, auth *identity.Answer) (identity.Caller, error) {
+	var named identity.Caller
+	if auth != nil {
+		named = auth.Caller
+	}
+	if q.user != "" {
+		named.Kind, named.User = limiter.KindUser, q.user
+	}
+	if named.User != "" {
+		return named, nil
+	}
+	caller, err := h.Identity.Identify(ctx, &q.request)
+	caller.Tenant, caller.Tier = cmp.Or(named.Tenant, caller.Tenant), cmp.Or(named.Tier, caller.Tier)
+	return caller, err
+}
+
+// unavailable is the answer when a service is needed to identify the caller and does not answer.
+func (h *Handler) unavailable(err error) answer {
+	h.unidentified.observe(err)
+	return unidentified()
 }
 
 // lookup returns the tier to apply, and whether it stands in for one that does not exist. Without
@@ -161,27 +235,30 @@ func (h *Handler) lookup(name string) (t *tier.Tier, unknown bool) {
 	return h.Tiers.Lookup(h.DefaultTier), true
 }
 
-// apply applies a tier to a request.
-func (h *Handler) apply(r *http.Request, params parameters, t *tier.Tier) answer {
+// apply applies a tier, unless a kill switch is engaged, to a caller. The error says why the caller
+// is not known.
+func (h *Handler) apply(ctx context.Context, q question, t *tier.Tier, asked string, caller identity.Caller, err error) answer {
 	switch {
 	case h.Disabled:
 		return unlimited(t)
 	case t == nil:
-		err := h.noTier(params.tier)
+		err := h.noTier(asked)
 		h.missing.observe(err)
 		return noTier(err)
 	case t.KillSwitch.EngagedAt(h.now()):
 		return unlimited(t)
 	}
 	h.missing.observe(nil)
-	subject, err := identify(r, params)
 	if err != nil {
 		return invalid(err)
 	}
+	subject := limiter.Subject{User: caller.User, Kind: caller.Kind, Tenant: q.tenant, Route: q.route}
 	start := h.now()
-	// Not with the request's own context: that ends when the caller stops sending, which may still
-	// be waiting for the answer. The limiter has its deadline.
-	decision, err := h.Limiter.CheckAll(context.WithoutCancel(r.Context()), subject, t.Limits...)
+	decide := h.Limiter.CheckAll
+	if q.look {
+		decide = h.Limiter.LookAll
+	}
+	decision, err := decide(ctx, subject, t.Limits...)
 	h.Metrics.asked(h.now().Sub(start), err)
 	h.outage.observe(err)
 	switch {

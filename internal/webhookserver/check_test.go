@@ -158,7 +158,7 @@ func TestProblemBody(t *testing.T) {
 		Title:  "Too Many Requests",
 		Status: 429,
 		Detail: "The free tier admits 5 requests per minute. Retry after 42 seconds.",
-		Tier:   "free", Window: "minute", Limit: &limit, RetryAfter: 42,
+		Tier:   "free", Window: "minute", Limit: &limit, RetryAfter: 42, Violated: []string{"minute"},
 	}
 	if diff := cmp.Diff(want, problemOf(t, r)); diff != "" {
 		t.Error(diff)

@@ -25,6 +25,10 @@ func (f limiterFunc) CheckAll(ctx context.Context, subject limiter.Subject, limi
 	return f(ctx, subject, limits...)
 }
 
+func (f limiterFunc) LookAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
+	return f(ctx, subject, limits...)
+}
+
 // endpoint is a check endpoint under test and what it stands on.
 type endpoint struct {
 	*Handler

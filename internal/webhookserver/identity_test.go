@@ -4,57 +4,232 @@
 package webhookserver
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tierlimit/tierlimit/internal/identity"
+	"github.com/tierlimit/tierlimit/internal/redistest"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-func TestIdentify(t *testing.T) {
-	address := func(a string) limiter.Subject { return limiter.Subject{User: a, Kind: limiter.KindAddress} }
+// identifiedBy sets the sources of an endpoint.
+func identifiedBy(t testing.TB, list string) func(*Options) {
+	t.Helper()
+	sources, err := identity.Parse(list, identity.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options) { o.Identity = sources }
+}
+
+// guardedBy puts another auth service before an endpoint.
+func guardedBy(t testing.TB, handler http.HandlerFunc) func(*Options) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return func(o *Options) {
+		o.Auth = identity.NewService(identity.ServiceConfig{URL: server.URL, Timeout: time.Second,
+			UserHeader: "X-Auth-Request-User", TenantHeader: "X-Auth-Request-Org", TierHeader: "X-Auth-Request-Tier"})
+	}
+}
+
+func TestWhoseBudget(t *testing.T) {
+	names := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Auth-Request-User", "alice")
+		w.Header().Set("X-Auth-Request-Org", "acme")
+		w.Header().Set("X-Auth-Request-Tier", "pro")
+	}
+	nobody := func(http.ResponseWriter, *http.Request) {}
 	cases := map[string]struct {
-		reason string
-		params parameters
-		realIP []string
-		remote string
-		want   limiter.Subject
-		err    string
+		reason  string
+		options func(*Options)
+		query   string
+		header  []string
+		tier    string
+		want    limiter.Subject
 	}{
-		"User":         {reason: "the parameter goes first", params: parameters{user: "alice"}, realIP: []string{"203.0.113.7"}, want: limiter.Subject{User: "alice"}},
-		"TenantRoute":  {reason: "tenant and route apply to every identity", params: parameters{tenant: "acme", route: "r"}, realIP: []string{"203.0.113.7"}, want: limiter.Subject{User: "203.0.113.7", Kind: limiter.KindAddress, Tenant: "acme", Route: "r"}},
-		"RealIP":       {reason: "the ingress knows the client", realIP: []string{"203.0.113.7"}, want: address("203.0.113.7")},
-		"Peer":         {reason: "without an ingress the peer is the client", remote: "198.51.100.9:4711", want: address("198.51.100.9")},
-		"IPv6":         {reason: "one caller can use all of a /64", realIP: []string{"2001:db8:1:2:3:4:5:6"}, want: address("2001:db8:1:2::/64")},
-		"IPv6Same":     {reason: "another address of the same /64 is the same caller", realIP: []string{"2001:db8:1:2:ffff::1"}, want: address("2001:db8:1:2::/64")},
-		"IPv6Peer":     {reason: "a zone is this host's business", remote: "[fe80::1%eth0]:4711", want: address("fe80::/64")},
-		"Mapped":       {reason: "an IPv4 client of an IPv6 socket is an IPv4 client", realIP: []string{"::ffff:203.0.113.7"}, want: address("203.0.113.7")},
-		"RealIPTwice":  {reason: "one of them was not set by the ingress", realIP: []string{"203.0.113.7", "203.0.113.8"}, err: "twice"},
-		"RealIPList":   {reason: "a list is not an address", realIP: []string{"203.0.113.7, 10.0.0.1"}, err: "not an IP address"},
-		"RealIPBad":    {reason: "a client must not choose a name for itself", realIP: []string{"alice"}, err: "not an IP address"},
-		"RealIPEmpty":  {reason: "an empty header does not fall back to the proxy's address", realIP: []string{""}, err: "not an IP address"},
-		"NoPeer":       {reason: "a Unix socket has no address", remote: "@", err: `give the parameter "user"`},
-		"UserNotAddr":  {reason: "a user called like an address is not that address", params: parameters{user: "203.0.113.7"}, want: limiter.Subject{User: "203.0.113.7"}},
-		"UserSkipsBad": {reason: "with a user the header is not looked at", params: parameters{user: "u"}, realIP: []string{"x", "y"}, want: limiter.Subject{User: "u"}},
+		"Parameter":       {reason: "the user parameter goes first", options: identifiedBy(t, "header:X-User"), query: "user=bob&tenant=t&route=r", header: []string{"X-User", "eve"}, tier: "free", want: limiter.Subject{User: "bob", Tenant: "t", Route: "r"}},
+		"Header":          {reason: "then what is configured", options: identifiedBy(t, "header:X-User"), query: "tenant=t", header: []string{"X-User", "bob"}, tier: "free", want: limiter.Subject{User: "bob", Tenant: "t"}},
+		"Key":             {reason: "a key is another kind of caller", options: identifiedBy(t, "api-key:X-Api-Key"), header: []string{"X-Api-Key", "k"}, tier: "free", want: limiter.Subject{User: "8254c329a92850f6d539dd376f4816ee", Kind: limiter.KindKey}},
+		"Auth":            {reason: "the other auth service names all three; its tier goes before the route's", options: guardedBy(t, names), query: "tier=free&tenant=t", tier: "pro", want: limiter.Subject{User: "alice", Tenant: "acme"}},
+		"AuthParameter":   {reason: "it is asked although the user is known, and the user stays", options: guardedBy(t, names), query: "user=bob", tier: "pro", want: limiter.Subject{User: "bob", Tenant: "acme"}},
+		"AuthForged":      {reason: "the headers of its answer count, not those of the request", options: guardedBy(t, nobody), header: []string{"X-Auth-Request-User", "eve", "X-Auth-Request-Tier", "pro", "X-Real-IP", "203.0.113.7"}, tier: "free", want: limiter.Subject{User: "203.0.113.7", Kind: limiter.KindAddress}},
+		"AuthNone":        {reason: "a route can do without it", options: guardedBy(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }), query: "auth=none&user=bob", tier: "free", want: limiter.Subject{User: "bob"}},
+		"DefaultForged":   {reason: "by default nothing but the proxy's X-Real-IP is believed", header: []string{"X-User", "eve", "X-Forwarded-For", "198.51.100.1", "Authorization", "Bearer x", "X-Forwarded-User", "eve", "X-Real-IP", "203.0.113.7"}, tier: "free", want: limiter.Subject{User: "203.0.113.7", Kind: limiter.KindAddress}},
+		"AddressNotUser":  {reason: "a user called like an address is not that address", query: "user=203.0.113.7", tier: "free", want: limiter.Subject{User: "203.0.113.7"}},
+		"ParameterSkips":  {reason: "with a user the headers are not looked at", query: "user=u", header: []string{"X-Real-IP", "x", "X-Real-IP", "y"}, tier: "free", want: limiter.Subject{User: "u"}},
+		"AddressOfTenant": {reason: "tenant and route apply to every identity", query: "tenant=acme&route=r", header: []string{"X-Real-IP", "203.0.113.7"}, tier: "free", want: limiter.Subject{User: "203.0.113.7", Kind: limiter.KindAddress, Tenant: "acme", Route: "r"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := httptest.NewRequest("GET", pathCheck, nil)
-			if tc.remote != "" {
-				r.RemoteAddr = tc.remote
+			asked := new(recorder)
+			e := newEndpoint(asked, tc.options, budget("free", 5, 100), budget("pro", 60, 5000))
+			r := e.ask("/check?"+tc.query, tc.header...)
+			if r.Code != http.StatusOK || len(asked.subjects) != 1 {
+				t.Fatalf("%s: %d %s", tc.reason, r.Code, r.Body)
 			}
-			for _, value := range tc.realIP {
-				r.Header.Add("X-Real-IP", value)
+			if diff := cmp.Diff(tc.want, asked.subjects[0]); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
-			got, err := identify(r, tc.params)
-			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Fatalf("%s: error %v, want %q", tc.reason, err, tc.err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s:\n%s", tc.reason, diff)
+			if got := r.Header().Get("X-Tierlimit-Tier"); got != tc.tier {
+				t.Errorf("%s: tier %q, want %q", tc.reason, got, tc.tier)
 			}
 		})
+	}
+}
+
+func TestTierOfTheCaller(t *testing.T) {
+	for asked, want := range map[string]said{
+		"gold":        {Status: 200, Tier: "free", UnknownTier: "gold", Limit: "5", Remaining: "4", Window: "minute"},
+		"Bad\x01Name": {Status: 200, Tier: "free", Limit: "5", Remaining: "4", Window: "minute"},
+	} {
+		e := newEndpoint(new(recorder), guardedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Auth-Request-User", "alice")
+			w.Header().Set("X-Auth-Request-Tier", strings.ReplaceAll(asked, "\x01", " "))
+		}), budget("free", 5, 100), budget("pro", 60, 5000))
+		if diff := cmp.Diff(want, whatWasSaid(e.ask("/check?tier=pro"))); diff != "" {
+			t.Errorf("tier %q of the caller falls back to the default tier: -want +got:\n%s", asked, diff)
+		}
+	}
+}
+
+func TestRefusedCallers(t *testing.T) {
+	signIn := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Www-Authenticate", "Bearer realm=other")
+			w.Header().Add("Set-Cookie", "csrf=1")
+			w.Header().Add("Set-Cookie", "state=2")
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Location", "/sign-in")
+			w.Header().Set("X-Tierlimit-Status", "200") // forged: nginx would believe it
+			w.Header().Set("X-Tierlimit-Problem", "{}")
+			w.WriteHeader(status)
+			fmt.Fprint(w, "<sign in>")
+		}
+	}
+	type told struct {
+		Status                                    int
+		TrueCode, Challenge, Type, Location, Body string
+		Cookies                                   int
+		Charged, Problem                          bool // Problem: of another service
+	}
+	const noCaller = `{"type":"about:blank","title":"Forbidden","status":403,"detail":"The request does not say who is calling."}`
+	const noCredentials = `{"type":"about:blank","title":"Unauthorized","status":401,"detail":"The request carries no credentials: send them in the header Authorization."}`
+	cases := map[string]struct {
+		reason       string
+		options      func(*Options)
+		plain, nginx told
+	}{
+		"NoCaller": {reason: "the list has come to its end", options: identifiedBy(t, "header:X-User"),
+			plain: told{Status: 403, Type: "application/problem+json", Body: noCaller},
+			nginx: told{Status: 403, TrueCode: "403", Type: "application/problem+json", Body: noCaller}},
+		"NoCredentials": {reason: "credentials would help", options: identifiedBy(t, "authorization"),
+			plain: told{Status: 401, Challenge: "Bearer", Type: "application/problem+json", Body: noCredentials},
+			nginx: told{Status: 403, TrueCode: "401", Challenge: "Bearer", Type: "application/problem+json", Body: noCredentials}},
+		"Auth401": {reason: "the other auth service speaks for itself", options: guardedBy(t, signIn(401)),
+			plain: told{Status: 401, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2},
+			nginx: told{Status: 401, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2}},
+		"Auth403": {reason: "in every form that can carry it", options: guardedBy(t, signIn(403)),
+			plain: told{Status: 403, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2},
+			nginx: told{Status: 403, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2}},
+		"Auth302": {reason: "a proxy that passes redirects on gets one", options: guardedBy(t, signIn(302)),
+			plain: told{Status: 302, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2},
+			nginx: told{Status: 403, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2}},
+		"Auth429": {reason: "its 429 is its own, not ours", options: guardedBy(t, signIn(429)),
+			plain: told{Status: 429, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2},
+			nginx: told{Status: 403, Challenge: "Bearer realm=other", Type: "text/html", Location: "/sign-in", Body: "<sign in>", Cookies: 2}},
+		"AuthAway": {reason: "who cannot be authenticated does not pass", options: guardedBy(t, signIn(500)),
+			plain: told{Status: 503, Type: "application/problem+json", Body: `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"The caller cannot be identified now. Retry later."}`},
+			nginx: told{Status: 403, TrueCode: "503", Type: "application/problem+json", Body: `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"The caller cannot be identified now. Retry later."}`}},
+	}
+	switches := map[string]func(*Options){
+		"Enforcing": func(*Options) {},
+		// A kill switch turns the limits off, not the authentication.
+		"KillSwitch": func(o *Options) { o.Disabled = true },
+	}
+	for name, tc := range cases {
+		for state, change := range switches {
+			for path, want := range map[string]told{"/check": tc.plain, "/check/nginx": tc.nginx, "/check/ext-authz": tc.plain} {
+				t.Run(name+"/"+state+path, func(t *testing.T) {
+					asked := new(recorder)
+					e := newEndpoint(asked, func(o *Options) { tc.options(o); change(o) }, budget("free", 5, 100))
+					r := e.ask(path)
+					get := func(name string) string { return r.Header().Get(name) }
+					got := told{Status: r.Code, TrueCode: get("X-Tierlimit-Status"), Problem: get("X-Tierlimit-Problem") != "", Type: get("Content-Type"), Location: get("Location"),
+						Body: strings.TrimSuffix(r.Body.String(), "\n"), Cookies: len(r.Header()["Set-Cookie"]), Charged: len(asked.subjects) > 0}
+					got.Problem = get("X-Tierlimit-Problem") != "" && got.TrueCode == ""
+					for header, values := range r.Header() {
+						if strings.EqualFold(header, "WWW-Authenticate") {
+							got.Challenge = values[0]
+						}
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+					}
+				})
+			}
+		}
+	}
+}
+
+// What the other auth service adds to an admitted request goes on to the application, and cannot
+// speak for the budget. A client that is over the budget gets its refreshed cookies all the same.
+func TestHeadersOfTheOtherAuthService(t *testing.T) {
+	e := newEndpoint(realLimiter(t, redistest.Start(t)), guardedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range map[string]string{"X-Auth-Request-User": "alice", "X-Auth-Request-Email": "alice@example.com", "Authorization": "Bearer upstream",
+			"Set-Cookie": "session=2", "X-Ratelimit-Limit": "1000000", "X-Tierlimit-Status": "200", "Retry-After": "1", "Content-Type": "text/html", "Server": "other", "Cache-Control": "public"} {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, "ok")
+	}), budget("free", 1, 100))
+	r := e.ask("/check/nginx")
+	want := http.Header{"Cache-Control": {"no-store"}, "X-Auth-Request-User": {"alice"}, "X-Auth-Request-Email": {"alice@example.com"}, "Authorization": {"Bearer upstream"},
+		"Set-Cookie": {"session=2"}, "X-RateLimit-Limit": {"1"}, "X-RateLimit-Remaining": {"0"}, "X-RateLimit-Window": {"minute"},
+		"RateLimit-Policy": {`"minute";q=1;w=60, "day";q=100;w=86400`}, "RateLimit": {`"minute";r=0, "day";r=99`}, "X-Tierlimit-Tier": {"free"}, "X-Tierlimit-Status": {"200"}}
+	if diff := cmp.Diff(want, r.Header()); diff != "" || r.Code != 200 || r.Body.Len() > 0 {
+		t.Errorf("admitted with %d and %q: -want +got:\n%s", r.Code, r.Body, diff)
+	}
+	r = e.ask("/check/nginx")
+	if got := whatWasSaid(r); got.TrueCode != "429" || r.Header().Get("Set-Cookie") != "session=2" || r.Header().Get("X-Auth-Request-Email") != "" {
+		t.Errorf("rejected: %+v %v", got, r.Header())
+	}
+}
+
+// Nothing that was sent to identify a caller shows in Redis or in an answer.
+func TestKeysAreNotStored(t *testing.T) {
+	server := redistest.Start(t)
+	e := newEndpoint(realLimiter(t, server), identifiedBy(t, "authorization"), budget("free", 1, 100))
+	for range 2 {
+		r := e.ask("/check", "Authorization", "Bearer sk-very-secret")
+		if strings.Contains(fmt.Sprint(r.Header(), r.Body), "secret") {
+			t.Errorf("the answer shows the key: %v %s", r.Header(), r.Body)
+		}
+	}
+	keys, err := server.Client.Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) != 2 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	for _, key := range keys {
+		if strings.Contains(key, "secret") || !strings.HasPrefix(key, "ratelimit:%key.") {
+			t.Errorf("the key %q", key)
+		}
+	}
+}
+
+// A malformed header of the client's is a 400, but not while a kill switch lets everybody pass.
+func TestKillSwitchPassesMalformedAddresses(t *testing.T) {
+	for disabled, want := range map[bool]int{false: http.StatusBadRequest, true: http.StatusOK} {
+		e := newEndpoint(fixed(limiter.Decision{}, errors.New("not asked")), func(o *Options) { o.Disabled = disabled }, budget("free", 1, 1))
+		if r := e.ask("/check", "X-Real-IP", "nonsense"); r.Code != want {
+			t.Errorf("disabled %v: %d, want %d", disabled, r.Code, want)
+		}
 	}
 }

@@ -4,61 +4,90 @@
 package webhookserver
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parameters are the query parameters of a check. All are optional; "" is absent.
+// parameters are the parameters of a check, written by the owner of a route. All are optional; ""
+// is absent.
 type parameters struct {
-	tier   string // the name of a RateLimitTier
-	user   string // who is asking, when the caller of the check knows
-	tenant string // keeps the users of one tenant apart from those of another
-	route  string // gives a route a budget of its own
+	tier    string // the name of a RateLimitTier
+	user    string // who is asking, when the caller of the check knows
+	tenant  string // keeps the users of one tenant apart from those of another
+	route   string // gives a route a budget of its own
+	methods string // the only methods that count, separated by commas
+	exempt  string // methods that do not count, separated by commas
+	auth    string // authNone, or "" to ask the other auth service, if there is one
 }
 
-// parseParameters reads a raw query. It is strict, because ingresses paste variables into a query
-// as they are: a client that puts "&tier=enterprise" into one must be refused, not served.
-func parseParameters(rawQuery string) (parameters, error) {
+// authNone is the value of the parameter auth for routes that the other auth service does not guard.
+const authNone = "none"
+
+// encoding is how parameters are written in one part of a URL.
+type encoding struct {
+	separator string
+	refused   string // would separate parameters elsewhere, so must be percent-encoded here
+	unescape  func(string) (string, error)
+}
+
+var (
+	// inQuery is "tier=free&route=chat".
+	inQuery = encoding{separator: "&", refused: ";", unescape: url.QueryUnescape}
+	// inPath is "tier=free;route=chat", as parameters of a path segment (RFC 3986, section 3.3).
+	inPath = encoding{separator: ";", refused: "&", unescape: url.PathUnescape}
+)
+
+// parse reads parameters as they stand in a URL. It is strict, because ingresses paste variables
+// into a query as they are: a client that puts "&tier=enterprise" into one must be refused, not
+// served.
+func (e encoding) parse(raw string) (parameters, error) {
 	var p parameters
-	for rest := rawQuery; rest != ""; {
+	for rest := raw; rest != ""; {
 		var pair string
-		pair, rest, _ = strings.Cut(rest, "&")
+		pair, rest, _ = strings.Cut(rest, e.separator)
 		if pair == "" {
 			continue
 		}
 		rawName, rawValue, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(rawName)
+		name, err := e.unescape(rawName)
 		if err != nil {
 			return parameters{}, fmt.Errorf("a parameter name is not percent-encoded correctly: %.40q", rawName)
 		}
-		field := p.field(name)
-		switch {
-		case field == nil:
-			return parameters{}, fmt.Errorf("unknown parameter %.40q: use tier, user, tenant or route; percent-encode '&' in a value as %%26", name)
-		case *field != "":
-			return parameters{}, fmt.Errorf("parameter %q is given twice; percent-encode '&' in a value as %%26", name)
-		case strings.Contains(rawValue, ";"):
-			return parameters{}, fmt.Errorf("parameter %q contains ';': percent-encode it as %%3B", name)
+		if strings.Contains(rawValue, e.refused) {
+			return parameters{}, fmt.Errorf("parameter %.40q contains '%s': percent-encode it as %%%02X", name, e.refused, e.refused[0])
 		}
-		if *field, err = url.QueryUnescape(rawValue); err != nil {
-			return parameters{}, fmt.Errorf("parameter %q is not percent-encoded correctly: write '%%' as %%25", name)
+		value, err := e.unescape(rawValue)
+		if err != nil {
+			return parameters{}, fmt.Errorf("parameter %.40q is not percent-encoded correctly: write '%%' as %%25", name)
 		}
-		if *field == "" {
-			return parameters{}, fmt.Errorf("parameter %q is empty: give it a value or leave it out", name)
+		if err := p.set(name, value); err != nil {
+			return parameters{}, fmt.Errorf("%w; percent-encode '%s' in a value as %%%02X", err, e.separator, e.separator[0])
 		}
+	}
+	if err := p.validate(); err != nil {
+		return parameters{}, err
 	}
 	return p, nil
 }
 
-// validateTierName refuses a name that no RateLimitTier can have.
-func validateTierName(name string) error {
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("parameter \"tier\" is %.70q, which cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'", name)
+// set sets one parameter.
+func (p *parameters) set(name, value string) error {
+	switch field := p.field(name); {
+	case field == nil:
+		return fmt.Errorf("unknown parameter %.40q: use tier, user, tenant, route, methods, exempt or auth", name)
+	case *field != "":
+		return fmt.Errorf("parameter %q is given twice", name)
+	case value == "":
+		return fmt.Errorf("parameter %q is empty: give it a value or leave it out", name)
+	default:
+		*field = value
+		return nil
 	}
-	return nil
 }
 
 // field returns where to put a parameter of this name, or nil.
@@ -72,6 +101,56 @@ func (p *parameters) field(name string) *string {
 		return &p.tenant
 	case "route":
 		return &p.route
+	case "methods":
+		return &p.methods
+	case "exempt":
+		return &p.exempt
+	case "auth":
+		return &p.auth
+	}
+	return nil
+}
+
+func (p *parameters) validate() error {
+	if p.auth != "" && p.auth != authNone {
+		return fmt.Errorf("parameter \"auth\" is %.40q: use none, or leave it out", p.auth)
+	}
+	for name, list := range map[string]string{"methods": p.methods, "exempt": p.exempt} {
+		if list == "" {
+			continue
+		}
+		if slices.ContainsFunc(strings.Split(list, ","), notMethod) {
+			return fmt.Errorf("parameter %q is %.40q: list methods in capital letters, separated by commas, such as GET,HEAD", name, list)
+		}
+	}
+	return nil
+}
+
+// notMethod returns whether a text is not the name of a method. Methods are case-sensitive (RFC
+// 9110, section 9.1), and all that are registered are in capital letters.
+func notMethod(s string) bool {
+	return s == "" || strings.ContainsFunc(s, func(r rune) bool { return (r < 'A' || r > 'Z') && r != '-' })
+}
+
+// counts returns whether a request with this method is charged. One of unknown method is.
+func (p *parameters) counts(method string) bool {
+	switch {
+	case method == "":
+		return true
+	case p.exempt != "" && slices.Contains(strings.Split(p.exempt, ","), method):
+		return false
+	case p.methods != "":
+		return slices.Contains(strings.Split(p.methods, ","), method)
+	}
+	return true
+}
+
+// errTierName is a tier that no RateLimitTier can be named.
+var errTierName = errors.New("cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'")
+
+func validateTierName(name string) error {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("parameter \"tier\" is %.70q, which %w", name, errTierName)
 	}
 	return nil
 }

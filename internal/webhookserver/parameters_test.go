@@ -19,6 +19,11 @@ func TestParseParameters(t *testing.T) {
 	}{
 		"None":          {reason: "everything is optional"},
 		"All":           {reason: "in any order", query: "route=r&user=u&tenant=t&tier=free", want: parameters{tier: "free", user: "u", tenant: "t", route: "r"}},
+		"Methods":       {reason: "which requests count", query: "methods=POST,PUT&exempt=OPTIONS&auth=none", want: parameters{methods: "POST,PUT", exempt: "OPTIONS", auth: "none"}},
+		"MethodsCase":   {reason: "methods are case-sensitive, so that this would never match", query: "exempt=options", err: `"exempt" is "options": list methods in capital letters`},
+		"MethodsSpace":  {reason: "as little would this", query: "methods=GET,+POST", err: `"methods" is "GET, POST"`},
+		"MethodsEmpty":  {reason: "or this", query: "methods=GET,", err: `"methods" is "GET,"`},
+		"AuthOther":     {reason: "there is one way to leave the other service out", query: "auth=off", err: `"auth" is "off": use none`},
 		"EmptyPairs":    {reason: "separators without a pair mean nothing", query: "&tier=free&&user=u&", want: parameters{tier: "free", user: "u"}},
 		"Encoded":       {reason: "values are percent-decoded", query: "user=a%26b%3Dc%3B%25", want: parameters{user: "a&b=c;%"}},
 		"EncodedName":   {reason: "names are percent-decoded too, so that an encoded one is not another", query: "%75ser=u", want: parameters{user: "u"}},
@@ -38,12 +43,65 @@ func TestParseParameters(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseParameters(tc.query)
+			got, err := inQuery.parse(tc.query)
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Fatalf("%s: error %v, want %q", tc.reason, err, tc.err)
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(parameters{})); diff != "" {
 				t.Errorf("%s:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestParseParametersInPath(t *testing.T) {
+	cases := map[string]struct {
+		reason, path string
+		want         parameters
+		err          string
+	}{
+		"None":      {reason: "everything is optional"},
+		"All":       {reason: "each begins with a semicolon", path: ";tier=free;route=r;tenant=t;user=u;exempt=OPTIONS", want: parameters{tier: "free", user: "u", tenant: "t", route: "r", exempt: "OPTIONS"}},
+		"Plus":      {reason: "a plus is a plus in a path", path: ";user=a+b%20c", want: parameters{user: "a+b c"}},
+		"Twice":     {reason: "as in a query", path: ";tier=free;tier=pro", err: `"tier" is given twice; percent-encode ';' in a value as %3B`},
+		"Ampersand": {reason: "whoever writes it meant to separate", path: ";tier=free&route=r", err: `"tier" contains '&': percent-encode it as %26`},
+		"Unknown":   {reason: "as in a query", path: ";teir=free", err: `unknown parameter "teir"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := inPath.parse(tc.path)
+			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatalf("%s: error %v, want %q", tc.reason, err, tc.err)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(parameters{})); diff != "" {
+				t.Errorf("%s:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	cases := map[string]struct {
+		reason, query, method string
+		want                  bool
+	}{
+		"All":           {"without parameters every method counts", "", "OPTIONS", true},
+		"Exempt":        {"a preflight is exempted", "exempt=OPTIONS", "OPTIONS", false},
+		"ExemptOther":   {"and nothing else", "exempt=OPTIONS,HEAD", "GET", true},
+		"Listed":        {"a listed method counts", "methods=POST,PUT", "PUT", true},
+		"NotListed":     {"and no other", "methods=POST,PUT", "GET", false},
+		"Both":          {"what is exempt does not count even if listed", "methods=POST&exempt=POST", "POST", false},
+		"Unknown":       {"an unknown method counts: a client must not gain by hiding it", "methods=POST&exempt=OPTIONS", "", true},
+		"CaseSensitive": {"methods are case-sensitive", "exempt=OPTIONS", "options", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p, err := inQuery.parse(tc.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.counts(tc.method); got != tc.want {
+				t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
 			}
 		})
 	}
@@ -66,7 +124,7 @@ func FuzzParseParameters(f *testing.F) {
 		f.Add(query)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		got, err := parseParameters(query)
+		got, err := inQuery.parse(query)
 		if err != nil {
 			return
 		}
@@ -74,7 +132,8 @@ func FuzzParseParameters(f *testing.F) {
 		if err != nil {
 			t.Fatalf("net/url refuses %q: %v", query, err)
 		}
-		want := parameters{tier: values.Get("tier"), user: values.Get("user"), tenant: values.Get("tenant"), route: values.Get("route")}
+		want := parameters{tier: values.Get("tier"), user: values.Get("user"), tenant: values.Get("tenant"), route: values.Get("route"),
+			methods: values.Get("methods"), exempt: values.Get("exempt"), auth: values.Get("auth")}
 		if got != want {
 			t.Fatalf("%q: %+v, net/url says %+v", query, got, want)
 		}

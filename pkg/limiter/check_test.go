@@ -22,44 +22,44 @@ func TestCheckCountsDown(t *testing.T) {
 		before int           // requests admitted before, all at the same time
 		pause  time.Duration // between them and the request
 		limit  int64
-		want   Decision
+		want   verdict
 	}{
 		"First": {
 			reason: "The first request of a user is admitted and leaves the rest of the limit.",
 			limit:  5,
-			want:   Decision{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 4},
+			want:   verdict{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 4},
 		},
 		"Last": {
 			reason: "The last request of the limit is admitted and leaves none.",
 			before: 4,
 			limit:  5,
-			want:   Decision{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 0},
 		},
 		"OneTooMany": {
 			reason: "A full log rejects until its oldest entry leaves.",
 			before: 5,
 			pause:  18 * time.Second,
 			limit:  5,
-			want:   Decision{Limit: Limit{5, time.Minute}, RetryAfter: 42 * time.Second},
+			want:   verdict{Limit: Limit{5, time.Minute}, RetryAfter: 42 * time.Second},
 		},
 		"LimitOfOne": {
 			reason: "A limit of 1 admits one and then none.",
 			before: 1,
 			limit:  1,
-			want:   Decision{Limit: Limit{1, time.Minute}, RetryAfter: time.Minute},
+			want:   verdict{Limit: Limit{1, time.Minute}, RetryAfter: time.Minute},
 		},
 		"AWindowLater": {
 			reason: "Entries as old as the window have left.",
 			before: 5,
 			pause:  time.Minute,
 			limit:  5,
-			want:   Decision{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 4},
+			want:   verdict{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 4},
 		},
 		"LargestLimit": {
 			reason: "The largest limit is counted exactly.",
 			before: 2,
 			limit:  MaxRequests,
-			want:   Decision{Allowed: true, Limit: Limit{MaxRequests, time.Minute}, Remaining: MaxRequests - 3},
+			want:   verdict{Allowed: true, Limit: Limit{MaxRequests, time.Minute}, Remaining: MaxRequests - 3},
 		},
 	}
 	for name, tc := range cases {
@@ -75,7 +75,7 @@ func TestCheckCountsDown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, verdictOf(got)); diff != "" {
 				t.Errorf("%s\n-want +got:\n%s", tc.reason, diff)
 			}
 		})
@@ -88,22 +88,22 @@ func TestDecisionSpeaksOfTheLimitClosestToExhaustion(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		limits []Limit
-		want   Decision
+		want   verdict
 	}{
 		"Minute": {
 			reason: "The minute has fewer requests remaining.",
 			limits: []Limit{minute, {100, day}},
-			want:   Decision{Allowed: true, Limit: minute, Remaining: 4},
+			want:   verdict{Allowed: true, Limit: minute, Remaining: 4},
 		},
 		"Day": {
 			reason: "The day has fewer requests remaining.",
 			limits: []Limit{{60, time.Minute}, aDay},
-			want:   Decision{Allowed: true, Limit: aDay, Remaining: 4},
+			want:   verdict{Allowed: true, Limit: aDay, Remaining: 4},
 		},
 		"Equal": {
 			reason: "Of limits with equally many remaining the shortest window is named, in whichever order they are given.",
 			limits: []Limit{aDay, hour, {6, time.Minute}},
-			want:   Decision{Allowed: true, Limit: hour, Remaining: 4},
+			want:   verdict{Allowed: true, Limit: hour, Remaining: 4},
 		},
 	}
 	for name, tc := range cases {
@@ -147,7 +147,7 @@ func TestLimitOfZeroAdmitsNobodyAndAsksNobody(t *testing.T) {
 	minute, none := Limit{5, time.Minute}, Limit{0, day}
 	got := commands(t, server, func() {
 		for _, limits := range [][]Limit{{none}, {minute, none}, {none, minute}} {
-			if diff := cmp.Diff(Decision{Limit: none}, check(t, s, limits...)); diff != "" {
+			if diff := cmp.Diff(verdict{Limit: none}, check(t, s, limits...)); diff != "" {
 				t.Errorf("%v: no wait would help.\n-want +got:\n%s", limits, diff)
 			}
 		}
@@ -186,7 +186,7 @@ func TestInvalidChecksAreRefusedBeforeRedisIsAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := commands(t, server, func() {
 				d, err := s.CheckAll(context.Background(), tc.subject, tc.limits...)
-				if !errors.Is(err, ErrInvalid) || errors.Is(err, ErrReply) || d != (Decision{}) {
+				if !errors.Is(err, ErrInvalid) || errors.Is(err, ErrReply) || verdictOf(d) != (verdict{}) {
 					t.Errorf("%s Got %+v, %v", tc.reason, d, err)
 				}
 			})

@@ -32,11 +32,11 @@ func TestClockSteppedBackForgivesNothing(t *testing.T) {
 	limit := Limit{3, time.Minute}
 	admit(t, s, 2, limit)
 	c.advance(-time.Hour)
-	if got, want := check(t, s, limit), (Decision{Allowed: true, Limit: limit}); got != want {
+	if got, want := check(t, s, limit), (verdict{Allowed: true, Limit: limit}); got != want {
 		t.Errorf("the two entries still count: got %+v, want %+v", got, want)
 	}
 	// The entry made after the step leaves first.
-	if got, want := check(t, s, limit), (Decision{Limit: limit, RetryAfter: time.Minute}); got != want {
+	if got, want := check(t, s, limit), (verdict{Limit: limit, RetryAfter: time.Minute}); got != want {
 		t.Errorf("full log: got %+v, want %+v", got, want)
 	}
 	c.advance(time.Minute)
@@ -51,7 +51,7 @@ func TestLogFromTheFutureIsWaitedFor(t *testing.T) {
 	limit := Limit{3, time.Minute}
 	admit(t, s, 3, limit)
 	c.advance(-time.Hour)
-	want := Decision{Limit: limit, RetryAfter: time.Hour + time.Minute}
+	want := verdict{Limit: limit, RetryAfter: time.Hour + time.Minute}
 	if got := check(t, s, limit); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -82,18 +82,18 @@ func TestWalkThroughOfTheDocumentation(t *testing.T) {
 		at     time.Duration
 		limits []Limit
 		repeat bool
-		want   Decision
+		want   verdict
 		minute []time.Duration
 		day    int64
 	}{
-		{0, limits, false, Decision{true, limits[0], 2, 0}, []time.Duration{0}, 1},
-		{10 * sec, limits, false, Decision{true, limits[0], 1, 0}, []time.Duration{0, 10 * sec}, 2},
-		{20 * sec, limits, false, Decision{true, limits[0], 0, 0}, []time.Duration{0, 10 * sec, 20 * sec}, 3},
-		{30*sec + sec/2, limits, false, Decision{false, limits[0], 0, 30 * sec}, []time.Duration{0, 10 * sec, 20 * sec}, 3},
-		{60 * sec, limits, false, Decision{true, limits[0], 0, 0}, []time.Duration{10 * sec, 20 * sec, 60 * sec}, 4},
-		{65 * sec, lowered, false, Decision{false, lowered[0], 0, 55 * sec}, []time.Duration{10 * sec, 20 * sec, 60 * sec}, 4},
-		{120 * sec, lowered, false, Decision{true, lowered[0], 0, 0}, []time.Duration{120 * sec}, 5},
-		{120*sec + sec/10, lowered, true, Decision{true, lowered[0], 0, 0}, []time.Duration{120 * sec}, 5},
+		{0, limits, false, verdict{true, limits[0], 2, 0}, []time.Duration{0}, 1},
+		{10 * sec, limits, false, verdict{true, limits[0], 1, 0}, []time.Duration{0, 10 * sec}, 2},
+		{20 * sec, limits, false, verdict{true, limits[0], 0, 0}, []time.Duration{0, 10 * sec, 20 * sec}, 3},
+		{30*sec + sec/2, limits, false, verdict{false, limits[0], 0, 30 * sec}, []time.Duration{0, 10 * sec, 20 * sec}, 3},
+		{60 * sec, limits, false, verdict{true, limits[0], 0, 0}, []time.Duration{10 * sec, 20 * sec, 60 * sec}, 4},
+		{65 * sec, lowered, false, verdict{false, lowered[0], 0, 55 * sec}, []time.Duration{10 * sec, 20 * sec, 60 * sec}, 4},
+		{120 * sec, lowered, false, verdict{true, lowered[0], 0, 0}, []time.Duration{120 * sec}, 5},
+		{120*sec + sec/10, lowered, true, verdict{true, lowered[0], 0, 0}, []time.Duration{120 * sec}, 5},
 	}
 	for i, step := range steps {
 		at(step.at)

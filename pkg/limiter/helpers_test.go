@@ -66,14 +66,24 @@ func start(t testing.TB) (*redistest.Server, *SlidingWindow, *clock) {
 	return server, newSlidingWindow(t, server.URL(), c), c
 }
 
+// verdict is a decision without its details, to be compared with ==.
+type verdict struct {
+	Allowed    bool
+	Limit      Limit
+	Remaining  int64
+	RetryAfter time.Duration
+}
+
+func verdictOf(d Decision) verdict { return verdict{d.Allowed, d.Limit, d.Remaining, d.RetryAfter} }
+
 // check asks and fails the test unless there is a decision.
-func check(t testing.TB, s *SlidingWindow, limits ...Limit) Decision {
+func check(t testing.TB, s *SlidingWindow, limits ...Limit) verdict {
 	t.Helper()
 	d, err := s.CheckAll(context.Background(), Subject{User: user}, limits...)
 	if err != nil {
 		t.Fatalf("CheckAll(%v): %v", limits, err)
 	}
-	return d
+	return verdictOf(d)
 }
 
 // admit asks n times and fails the test unless all are admitted.
@@ -111,7 +121,7 @@ func admitTogether(t testing.TB, n int, limiters []*SlidingWindow, limits ...Lim
 
 // again asks once more with the member of the request before, as a client does that has lost the
 // reply. No other request may have been asked of the limiter in between.
-func again(t testing.TB, s *SlidingWindow, limits ...Limit) Decision {
+func again(t testing.TB, s *SlidingWindow, limits ...Limit) verdict {
 	t.Helper()
 	s.members.next.Add(^uint64(0))
 	return check(t, s, limits...)

@@ -28,6 +28,10 @@ const (
 	KindUser Kind = ""
 	// KindAddress is a caller of whom only the network address is known.
 	KindAddress Kind = "ip"
+	// KindKey is a caller of whom only a hash of its credentials is known.
+	KindKey Kind = "key"
+	// KindAnonymous is everybody of whom nothing is known.
+	KindAnonymous Kind = "anonymous"
 )
 
 // Subject is whose budget a check speaks of. Two subjects that differ in any field never share

@@ -52,6 +52,20 @@ type Decision struct {
 	// seconds, rounded up, at least 1 s. It is 0 when admitted, and 0 when no wait would help
 	// because Limit.Requests is 0. Example: 42 * time.Second.
 	RetryAfter time.Duration
+	// Wait is RetryAfter before it was rounded up, in whole microseconds.
+	// Example: 41_203_518 * time.Microsecond.
+	Wait time.Duration
+	// Usage is what is left of every limit, of the shortest window first. It is empty when rejected:
+	// the windows after the one that rejected were not looked at.
+	Usage []Usage
+}
+
+// Usage is what is left of one limit.
+type Usage struct {
+	// Limit is the limit.
+	Limit Limit
+	// Remaining is how many more requests it would admit now. Example: 4.
+	Remaining int64
 }
 
 // validate returns an error that wraps ErrInvalid unless l is within its documented ranges.

@@ -42,11 +42,12 @@ func (m model) check(now int64, member uint64, user string, limits []Limit) Deci
 		if remaining <= 0 && !repeated {
 			makesRoom := log[int64(len(log))-l.Requests]
 			wait := makesRoom.at + l.Window.Microseconds() - now
-			return Decision{Limit: l, RetryAfter: time.Duration((wait+999_999)/1_000_000) * time.Second}
+			return Decision{Limit: l, RetryAfter: time.Duration((wait+999_999)/1_000_000) * time.Second, Wait: time.Duration(wait) * time.Microsecond}
 		}
 		if remaining = max(remaining, 0); !repeated {
 			remaining--
 		}
+		admitted.Usage = append(admitted.Usage, Usage{l, remaining})
 		if i == 0 || remaining < admitted.Remaining {
 			admitted.Limit, admitted.Remaining = l, remaining
 		}

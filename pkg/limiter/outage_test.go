@@ -40,7 +40,7 @@ func TestNextCheckWorksAfterRedisLostSomething(t *testing.T) {
 			admitTogether(t, 200, []*SlidingWindow{s}, Limit{MaxRequests, time.Hour})
 
 			tc.lose(server)
-			want := Decision{Allowed: true, Limit: limit, Remaining: tc.want}
+			want := verdict{Allowed: true, Limit: limit, Remaining: tc.want}
 			if got := check(t, s, limit); got != want {
 				t.Errorf("%s got %+v, want %+v", tc.reason, got, want)
 			}
@@ -60,7 +60,7 @@ func TestRedisDownIsAnErrorAtOnceAndPassesByItself(t *testing.T) {
 		if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Redis is down: got %+v, %v, want that the connection is refused", d, err)
 		}
-		if errors.Is(err, ErrReply) || errors.Is(err, ErrInvalid) || d != (Decision{}) {
+		if errors.Is(err, ErrReply) || errors.Is(err, ErrInvalid) || verdictOf(d) != (verdict{}) {
 			t.Errorf("Redis is down: got %+v, %v", d, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestFrozenRedisIsAnErrorWithinTheTimeout(t *testing.T) {
 						defer cancel()
 					}
 					d, err := s.CheckAll(ctx, Subject{User: user}, limit)
-					if err == nil || errors.Is(err, ErrReply) || d != (Decision{}) {
+					if err == nil || errors.Is(err, ErrReply) || verdictOf(d) != (verdict{}) {
 						t.Errorf("%s got %+v, %v", tc.reason, d, err)
 					}
 					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -140,7 +140,7 @@ func TestEndedContextChargesNothing(t *testing.T) {
 	cancel()
 	executed := commands(t, server, func() {
 		d, err := s.Check(ctx, user, 10, time.Minute)
-		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrReply) || d != (Decision{}) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrReply) || verdictOf(d) != (verdict{}) {
 			t.Errorf("got %+v, %v", d, err)
 		}
 	})
@@ -205,7 +205,7 @@ func TestErrorsOfRedisChargeNothing(t *testing.T) {
 			admit(t, s, 3, limits...)
 			tc.do(server)
 			d, err := s.CheckAll(context.Background(), Subject{User: user}, limits...)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, ErrReply) || d != (Decision{}) {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, ErrReply) || verdictOf(d) != (verdict{}) {
 				t.Errorf("%s got %+v, %v, want an error that says %s", tc.reason, d, err, tc.want)
 			}
 			tc.undo(server)

@@ -75,7 +75,7 @@ func TestDeletedKeyIsAFreshStart(t *testing.T) {
 		t.Fatalf("the log is full: %+v", d)
 	}
 	server.Client.Del(context.Background(), "ratelimit:user_8421:60")
-	if got, want := check(t, s, limit), (Decision{Allowed: true, Limit: limit, Remaining: 1}); got != want {
+	if got, want := check(t, s, limit), (verdict{Allowed: true, Limit: limit, Remaining: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -26,35 +26,35 @@ func TestRepeatedRequestIsAdmittedAndChargedOnce(t *testing.T) {
 		limits  []Limit
 		between func(t *testing.T, server *redistest.Server, s *SlidingWindow)
 		repeat  []Limit // nil: the same limits
-		want    Decision
+		want    verdict
 		minute  int64 // entries afterwards
 		day     int64
 	}{
 		"RoomInBoth": {
 			reason: "The second call finds the member and changes nothing.",
 			limits: []Limit{{5, time.Minute}, {100, day}},
-			want:   Decision{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 4},
+			want:   verdict{Allowed: true, Limit: Limit{5, time.Minute}, Remaining: 4},
 			minute: 1, day: 1,
 		},
 		"MinuteFilledByIt": {
 			reason: "The request itself took the last place in the minute.",
 			before: 2,
 			limits: []Limit{{3, time.Minute}, {100, day}},
-			want:   Decision{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
 			minute: 3, day: 3,
 		},
 		"DayFilledByIt": {
 			reason: "The request itself took the last place in the day.",
 			before: 2,
 			limits: []Limit{{5, time.Minute}, {3, day}},
-			want:   Decision{Allowed: true, Limit: Limit{3, day}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{3, day}, Remaining: 0},
 			minute: 3, day: 3,
 		},
 		"BothFilledByIt": {
 			reason: "The request itself took the last place in both.",
 			before: 2,
 			limits: []Limit{{3, time.Minute}, {3, day}},
-			want:   Decision{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
 			minute: 3, day: 3,
 		},
 		"LimitLoweredInBetween": {
@@ -62,7 +62,7 @@ func TestRepeatedRequestIsAdmittedAndChargedOnce(t *testing.T) {
 			before: 2,
 			limits: []Limit{{3, time.Minute}, {100, day}},
 			repeat: []Limit{{1, time.Minute}, {2, day}},
-			want:   Decision{Allowed: true, Limit: Limit{1, time.Minute}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{1, time.Minute}, Remaining: 0},
 			minute: 3, day: 3,
 		},
 		"FilledByOthersInBetween": {
@@ -73,7 +73,7 @@ func TestRepeatedRequestIsAdmittedAndChargedOnce(t *testing.T) {
 				admit(t, s, 1, Limit{3, time.Minute}, Limit{3, day})
 				s.members.next.Add(^uint64(0))
 			},
-			want:   Decision{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
 			minute: 3, day: 3,
 		},
 		"ClearedInBetween": {
@@ -85,7 +85,7 @@ func TestRepeatedRequestIsAdmittedAndChargedOnce(t *testing.T) {
 				admit(t, s, 3, Limit{3, day})
 				s.members.next.Add(^uint64(2))
 			},
-			want:   Decision{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
+			want:   verdict{Allowed: true, Limit: Limit{3, time.Minute}, Remaining: 0},
 			minute: 3, day: 3,
 		},
 	}
@@ -154,7 +154,7 @@ func TestLostReplyIsChargedOnce(t *testing.T) {
 			proxy.cuts.Store(tc.cuts)
 
 			executed := commands(t, server, func() {
-				want := Decision{Allowed: true, Limit: limits[0], Remaining: 0}
+				want := verdict{Allowed: true, Limit: limits[0], Remaining: 0}
 				if got := check(t, s, limits...); got != want {
 					t.Errorf("%s got %+v, want %+v", tc.reason, got, want)
 				}

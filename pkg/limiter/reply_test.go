@@ -27,13 +27,13 @@ func TestDecide(t *testing.T) {
 		want   Decision
 		err    error
 	}{
-		"Admitted":          {"The smallest remaining counts.", array(int64(0), int64(4), int64(99)), two, Decision{Allowed: true, Limit: minute, Remaining: 4}, nil},
-		"AdmittedByTheDay":  {"Also if it is not the first.", array(int64(0), int64(4), int64(3)), two, Decision{Allowed: true, Limit: aDay, Remaining: 3}, nil},
-		"AdmittedLast":      {"None may remain.", array(int64(0), int64(0), int64(0)), two, Decision{Allowed: true, Limit: minute}, nil},
-		"AllRemaining":      {"A repeated request can find a key that an operator has cleared.", array(int64(0), int64(5), int64(100)), two, Decision{Allowed: true, Limit: minute, Remaining: 5}, nil},
-		"RejectedByMinute":  {"The wait is rounded up.", array(int64(1), second+1), two, Decision{Limit: minute, RetryAfter: 2 * time.Second}, nil},
-		"RejectedByDay":     {"A microsecond is at least a second.", array(int64(2), int64(1)), two, Decision{Limit: aDay, RetryAfter: time.Second}, nil},
-		"LongestWait":       {"As long as a duration can be.", array(int64(1), maxWait), two, Decision{Limit: minute, RetryAfter: 9223372036 * time.Second}, nil},
+		"Admitted":          {"The smallest remaining counts.", array(int64(0), int64(4), int64(99)), two, Decision{Allowed: true, Limit: minute, Remaining: 4, Usage: []Usage{{minute, 4}, {aDay, 99}}}, nil},
+		"AdmittedByTheDay":  {"Also if it is not the first.", array(int64(0), int64(4), int64(3)), two, Decision{Allowed: true, Limit: aDay, Remaining: 3, Usage: []Usage{{minute, 4}, {aDay, 3}}}, nil},
+		"AdmittedLast":      {"None may remain.", array(int64(0), int64(0), int64(0)), two, Decision{Allowed: true, Limit: minute, Usage: []Usage{{minute, 0}, {aDay, 0}}}, nil},
+		"AllRemaining":      {"A repeated request can find a key that an operator has cleared.", array(int64(0), int64(5), int64(100)), two, Decision{Allowed: true, Limit: minute, Remaining: 5, Usage: []Usage{{minute, 5}, {aDay, 100}}}, nil},
+		"RejectedByMinute":  {"The wait is rounded up.", array(int64(1), second+1), two, Decision{Limit: minute, RetryAfter: 2 * time.Second, Wait: time.Second + time.Microsecond}, nil},
+		"RejectedByDay":     {"A microsecond is at least a second.", array(int64(2), int64(1)), two, Decision{Limit: aDay, RetryAfter: time.Second, Wait: time.Microsecond}, nil},
+		"LongestWait":       {"As long as a duration can be.", array(int64(1), maxWait), two, Decision{Limit: minute, RetryAfter: 9223372036 * time.Second, Wait: 9223372036 * time.Second}, nil},
 		"Nothing":           {"No reply is no decision.", nil, two, Decision{}, ErrReply},
 		"Empty":             {"Nor is an empty one.", array(), two, Decision{}, ErrReply},
 		"Text":              {"Only an array is.", "OK", two, Decision{}, ErrReply},
@@ -95,7 +95,7 @@ func TestMalformedReplyIsToldFromAnUnreachableRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := must(NewSlidingWindow(tc.redis, Options{}))(t)
 			d, err := s.Check(context.Background(), user, 5, time.Minute)
-			if !errors.Is(err, tc.want) || tc.not != nil && errors.Is(err, tc.not) || d != (Decision{}) {
+			if !errors.Is(err, tc.want) || tc.not != nil && errors.Is(err, tc.not) || verdictOf(d) != (verdict{}) {
 				t.Errorf("%s got %+v, %v", tc.reason, d, err)
 			}
 		})
@@ -144,7 +144,7 @@ func FuzzDecide(f *testing.F) {
 		}
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrReply) || d != (Decision{}) {
+			if !errors.Is(err, ErrReply) || verdictOf(d) != (verdict{}) {
 				t.Errorf("%v: %+v, %v", reply, d, err)
 			}
 		case !named:

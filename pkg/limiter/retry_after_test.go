@@ -20,18 +20,18 @@ func TestAdmittedExactlyWhenThePromisedWaitIsOver(t *testing.T) {
 		c.advance(1234567 * time.Microsecond)
 	}
 	rejected := check(t, s, limit)
-	if want := (Decision{Limit: limit, RetryAfter: 57 * time.Second}); rejected != want { // of 56.296299 s
+	if want := (verdict{Limit: limit, RetryAfter: 57 * time.Second}); rejected != want { // of 56.296299 s
 		t.Fatalf("full log: got %+v, want %+v", rejected, want)
 	}
 	c.advance(time.Minute - 3*1234567*time.Microsecond - time.Microsecond)
-	if got, want := check(t, s, limit), (Decision{Limit: limit, RetryAfter: time.Second}); got != want {
+	if got, want := check(t, s, limit), (verdict{Limit: limit, RetryAfter: time.Second}); got != want {
 		t.Errorf("one microsecond before the oldest entry leaves: got %+v, want %+v", got, want)
 	}
 	c.advance(time.Microsecond)
-	if got, want := check(t, s, limit), (Decision{Allowed: true, Limit: limit}); got != want {
+	if got, want := check(t, s, limit), (verdict{Allowed: true, Limit: limit}); got != want {
 		t.Errorf("when the oldest entry leaves: got %+v, want %+v", got, want)
 	}
-	if got, want := check(t, s, limit), (Decision{Limit: limit, RetryAfter: 2 * time.Second}); got != want {
+	if got, want := check(t, s, limit), (verdict{Limit: limit, RetryAfter: 2 * time.Second}); got != want {
 		t.Errorf("only one entry has left, so only one request is admitted: got %+v, want %+v", got, want)
 	}
 }
@@ -87,7 +87,7 @@ func TestLoweredLimitWaitsForTheEntryThatMakesRoom(t *testing.T) {
 			}
 			limit := Limit{tc.limit, time.Minute}
 			leaves := time.Duration(tc.entry-1)*time.Second + time.Minute
-			got, want := check(t, s, limit), Decision{Limit: limit, RetryAfter: leaves - 10*time.Second}
+			got, want := check(t, s, limit), verdict{Limit: limit, RetryAfter: leaves - 10*time.Second}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -136,7 +136,7 @@ func TestRaisedLimitHoldsAtOnce(t *testing.T) {
 	if got := check(t, s, free); got.Allowed {
 		t.Fatalf("the log is full: %+v", got)
 	}
-	if got, want := check(t, s, pro), (Decision{Allowed: true, Limit: pro, Remaining: 54}); got != want {
+	if got, want := check(t, s, pro), (verdict{Allowed: true, Limit: pro, Remaining: 54}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -80,6 +80,20 @@ func (s *SlidingWindow) Check(ctx context.Context, user string, limit int64, win
 // The error wraps ErrInvalid, ErrReply, or else says why Redis could not be asked; the decision
 // is then empty. Whether to let the request pass is the caller's choice.
 func (s *SlidingWindow) CheckAll(ctx context.Context, subject Subject, limits ...Limit) (Decision, error) {
+	return s.ask(ctx, s.members.make(), subject, limits)
+}
+
+// LookAll is CheckAll without the charge: it asks whether a request of the subject would be
+// admitted now, and writes nothing. Remaining then still counts that request.
+func (s *SlidingWindow) LookAll(ctx context.Context, subject Subject, limits ...Limit) (Decision, error) {
+	return s.ask(ctx, noMember, subject, limits)
+}
+
+// noMember makes the script only look.
+const noMember = ""
+
+// ask runs the script for a member.
+func (s *SlidingWindow) ask(ctx context.Context, member string, subject Subject, limits []Limit) (Decision, error) {
 	if err := subject.validate(); err != nil {
 		return Decision{}, fmt.Errorf("limiter: %w", err)
 	}
@@ -92,7 +106,7 @@ func (s *SlidingWindow) CheckAll(ctx context.Context, subject Subject, limits ..
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	keys, args := s.call(subject, limits)
+	keys, args := s.call(member, subject, limits)
 	reply, err := slidingWindow.Run(ctx, s.client, keys, args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Decision{}, fmt.Errorf("limiter: asking Redis: %w", err)
@@ -101,10 +115,10 @@ func (s *SlidingWindow) CheckAll(ctx context.Context, subject Subject, limits ..
 }
 
 // call returns the KEYS and ARGV that sliding_window.lua documents.
-func (s *SlidingWindow) call(subject Subject, limits []Limit) (keys []string, args []any) {
+func (s *SlidingWindow) call(member string, subject Subject, limits []Limit) (keys []string, args []any) {
 	keys = make([]string, len(limits))
 	args = make([]any, 2, 2+2*len(limits))
-	args[0], args[1] = s.members.make(), s.now()
+	args[0], args[1] = member, s.now()
 	for i, l := range limits {
 		keys[i] = subject.Key(l.Window)
 		args = append(args, l.Requests, int64(l.Window/time.Second)+1)
@@ -124,16 +138,26 @@ func decide(reply any, limits []Limit) (Decision, error) {
 		return Decision{
 			Limit:      limits[numbers[0]-1],
 			RetryAfter: wholeSeconds(numbers[1]),
+			Wait:       time.Duration(numbers[1]) * time.Microsecond,
 		}, nil
 	case numbers[0] == 0 && len(numbers) == 1+len(limits) && possible(numbers[1:], limits):
-		remaining := slices.Min(numbers[1:])
-		return Decision{
-			Allowed:   true,
-			Limit:     limits[slices.Index(numbers[1:], remaining)],
-			Remaining: remaining,
-		}, nil
+		return admitted(numbers[1:], limits), nil
 	}
 	return Decision{}, fmt.Errorf("limiter: %w: %v", ErrReply, reply)
+}
+
+// admitted is the decision to admit, with so many requests remaining of each limit.
+func admitted(remaining []int64, limits []Limit) Decision {
+	d := Decision{Allowed: true, Usage: make([]Usage, len(limits))}
+	least := 0
+	for i, r := range remaining {
+		d.Usage[i] = Usage{Limit: limits[i], Remaining: r}
+		if r < remaining[least] {
+			least = i
+		}
+	}
+	d.Limit, d.Remaining = limits[least], remaining[least]
+	return d
 }
 
 // possible reports whether every limit can have that many requests remaining.

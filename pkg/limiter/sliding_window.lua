@@ -8,7 +8,7 @@
 -- KEYS[i]        the sorted set of window i; the shortest window comes first.
 -- ARGV[1]        the member for this request. The caller makes one per request and repeats it
 --                when it repeats the call: a member that is already there is admitted again
---                and charged once.
+--                and charged once. '' only looks: the reply is the same, nothing is charged.
 -- ARGV[2]        the time in microseconds since the epoch, or '' for the server's own (TIME), so
 --                that the callers' clocks do not matter. Only tests give a time.
 -- ARGV[2i + 1]   the limit of window i in requests, at least 1.
@@ -56,7 +56,7 @@ for i = 1, #KEYS do
   cards[i], stales[i] = card, stale
   reply[i + 1] = math.max(limit - (card - stale), 0)
 end
-if repeated then
+if repeated or member == '' then
   return reply
 end
 

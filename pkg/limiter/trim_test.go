@@ -39,7 +39,7 @@ func TestTrimmingIsBoundedAndTheCountExactMeanwhile(t *testing.T) {
 
 	left := int64(stale + live)
 	for i := range int64(calls) {
-		want := Decision{Allowed: true, Limit: limit, Remaining: calls - i - 1}
+		want := verdict{Allowed: true, Limit: limit, Remaining: calls - i - 1}
 		if got := check(t, s, limit); got != want {
 			t.Fatalf("call %d: got %+v, want %+v", i+1, got, want)
 		}
@@ -53,7 +53,7 @@ func TestTrimmingIsBoundedAndTheCountExactMeanwhile(t *testing.T) {
 		t.Errorf("%d entries in the end, want %d: nothing of the backlog", left, live+calls)
 	}
 	// The oldest live entry is the one to wait for.
-	want := Decision{Limit: limit, RetryAfter: 50 * time.Second}
+	want := verdict{Limit: limit, RetryAfter: 50 * time.Second}
 	if got := check(t, s, limit); got != want {
 		t.Errorf("full log: got %+v, want %+v", got, want)
 	}
@@ -66,10 +66,10 @@ func TestRejectionLooksPastTheBacklog(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		limit  int64
-		want   Decision
+		want   verdict
 	}{
-		"Full":    {"The oldest entry that counts is the one to wait for.", 100, Decision{RetryAfter: 40 * time.Second}},
-		"Lowered": {"Entries that have left do not shift the one to wait for.", 1, Decision{RetryAfter: 40 * time.Second}},
+		"Full":    {"The oldest entry that counts is the one to wait for.", 100, verdict{RetryAfter: 40 * time.Second}},
+		"Lowered": {"Entries that have left do not shift the one to wait for.", 1, verdict{RetryAfter: 40 * time.Second}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestStaleLogIsReplacedWhole(t *testing.T) {
 	limit := Limit{100_000, time.Minute}
 	fill(t, server, c, key(time.Minute), 100_000, time.Minute) // the newest has just left
 	executed := commands(t, server, func() {
-		want := Decision{Allowed: true, Limit: limit, Remaining: limit.Requests - 1}
+		want := verdict{Allowed: true, Limit: limit, Remaining: limit.Requests - 1}
 		if got := check(t, s, limit); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -126,7 +126,7 @@ func TestMemoryPerEntry(t *testing.T) {
 			server.Client.FlushAll(context.Background())
 			pipe := server.Client.Pipeline() // CheckAll would take a while for so many
 			for range tc.entries {
-				keys, args := s.call(Subject{User: user}, []Limit{{MaxRequests, time.Minute}})
+				keys, args := s.call(s.members.make(), Subject{User: user}, []Limit{{MaxRequests, time.Minute}})
 				slidingWindow.Eval(context.Background(), pipe, keys, args...)
 			}
 			if _, err := pipe.Exec(context.Background()); err != nil {

@@ -49,7 +49,7 @@ func TestMinuteRejectionLeavesTheDayAlone(t *testing.T) {
 			c.advance(10 * time.Second)
 
 			executed := commands(t, server, func() {
-				want := Decision{Limit: minute, RetryAfter: 50 * time.Second}
+				want := verdict{Limit: minute, RetryAfter: 50 * time.Second}
 				if got := check(t, s, minute, aDay); got != want {
 					t.Errorf("got %+v, want %+v", got, want)
 				}
@@ -92,7 +92,7 @@ func TestDayRejectionChargesNoWindow(t *testing.T) {
 			c.advance(tc.pause)
 
 			executed := commands(t, server, func() {
-				want := Decision{Limit: aDay, RetryAfter: day - tc.pause}
+				want := verdict{Limit: aDay, RetryAfter: day - tc.pause}
 				if got := check(t, s, minute, aDay); got != want {
 					t.Errorf("got %+v, want %+v", got, want)
 				}
@@ -130,7 +130,7 @@ func TestFirstFullWindowAnswers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			want := Decision{Limit: tc.want, RetryAfter: tc.want.Window}
+			want := verdict{Limit: tc.want, RetryAfter: tc.want.Window}
 			if got := check(t, s, tc.limits...); got != want {
 				t.Errorf("%s got %+v, want %+v", tc.reason, got, want)
 			}

@@ -1,0 +1,198 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/MicahParks/keyfunc/v3"
+	"github.com/go-logr/logr"
+	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// jwksInterval is how often the keys are fetched again, and so for how long at the most a key
+	// that the issuer has withdrawn is still believed.
+	jwksInterval = 5 * time.Minute
+	// jwksUnknownInterval is how often at the most a token with an unknown key has the keys fetched
+	// at once, as after a rotation. A client can invent keys, and must not cause a request each time.
+	jwksUnknownInterval = 10 * time.Second
+	// jwksTimeout bounds a fetch. Checks that wait for one wait so long.
+	jwksTimeout = time.Second
+	// jwksSize bounds a set of keys, in bytes.
+	jwksSize = 1 << 20
+	// clockSkew is how far the clocks of issuer and check may differ.
+	clockSkew = 30 * time.Second
+)
+
+// signatures are the algorithms (RFC 7518, RFC 8037) with which a token may be signed. All have a
+// public and a private key: with a shared secret (HS256) a public key could be used as one, and
+// "none" is no signature.
+var signatures = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// JWTConfig configures JWT.
+type JWTConfig struct {
+	// JWKSURL is where the issuer publishes its keys (RFC 7517).
+	JWKSURL string
+	// Issuer is what the claim "iss" must be.
+	Issuer string
+	// Audience is what the claim "aud" must contain.
+	Audience string
+	// UserClaim, TenantClaim and TierClaim are the names of the claims that are used. The user must
+	// be there; tenant and tier are optional, and "" does not look for them.
+	UserClaim, TenantClaim, TierClaim string
+	// Log is told when keys cannot be fetched.
+	Log logr.Logger
+}
+
+// JWT verifies JSON Web Tokens (RFC 7519).
+type JWT struct {
+	config JWTConfig
+	keys   jwkset.Storage
+	find   keyfunc.Keyfunc
+	parser *jwt.Parser
+}
+
+// NewJWT fetches the keys and keeps them fresh until ctx ends. If they cannot be fetched it goes on
+// trying; the last that were fetched stay in force.
+func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
+	j := &JWT{config: config, keys: lastGoodKeys{jwkset.NewMemoryStorage()}}
+	client := &http.Client{Transport: boundedTransport{newTransport()}, CheckRedirect: doNotFollow}
+	remote, err := jwkset.NewStorageFromHTTP(config.JWKSURL, jwkset.HTTPClientStorageOptions{
+		Client:                    client,
+		Ctx:                       ctx,
+		HTTPTimeout:               jwksTimeout,
+		NoErrorReturnFirstHTTPReq: true,
+		RefreshErrorHandler: func(_ context.Context, err error) {
+			config.Log.Error(err, "the keys of the token issuer cannot be fetched; the last that were fetched stay in force", "url", config.JWKSURL)
+		},
+		RefreshInterval: jwksInterval,
+		Storage:         j.keys,
+	})
+	if err != nil {
+		return nil, err
+	}
+	storage, err := jwkset.NewHTTPClient(jwkset.HTTPClientOptions{
+		HTTPURLs:          map[string]jwkset.Storage{config.JWKSURL: remote},
+		RateLimitWaitMax:  jwksTimeout, // also the deadline of the fetch
+		RefreshUnknownKID: rate.NewLimiter(rate.Every(jwksUnknownInterval), 1),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if j.find, err = keyfunc.New(keyfunc.Options{Ctx: ctx, Storage: storage}); err != nil {
+		return nil, err
+	}
+	j.parser = jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(config.Issuer), jwt.WithAudience(config.Audience),
+		jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew), jwt.WithJSONNumber())
+	return j, nil
+}
+
+// verify returns the caller that a token speaks of.
+func (j *JWT) verify(ctx context.Context, token string) (Caller, error) {
+	claims := jwt.MapClaims{}
+	_, err := j.parser.ParseWithClaims(token, claims, j.find.KeyfuncCtx(ctx))
+	switch {
+	case errors.Is(err, jwkset.ErrKeyNotFound) && j.knowsNoKeys(ctx):
+		return Caller{}, fmt.Errorf("%w: the keys of the token issuer have not been fetched yet", ErrUnavailable)
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return Caller{}, invalidToken("the token has expired")
+	case err != nil:
+		return Caller{}, invalidToken(reasonOf(err))
+	}
+	user := text(claims, j.config.UserClaim)
+	if user == "" {
+		return Caller{}, invalidToken("the token has no claim " + j.config.UserClaim)
+	}
+	return Caller{User: user, Tenant: text(claims, j.config.TenantClaim), Tier: text(claims, j.config.TierClaim)}, nil
+}
+
+func (j *JWT) knowsNoKeys(ctx context.Context) bool {
+	keys, err := j.keys.KeyReadAll(ctx)
+	return err != nil || len(keys) == 0
+}
+
+// reasonOf says what is wrong with a token without repeating any of it.
+func reasonOf(err error) string {
+	for _, known := range []struct {
+		err    error
+		reason string
+	}{
+		{jwt.ErrTokenMalformed, "the token is not a JSON Web Token"},
+		{jwkset.ErrKeyNotFound, "the token is signed with an unknown key"},
+		{jwt.ErrTokenSignatureInvalid, "the signature of the token is not valid"},
+		{jwt.ErrTokenInvalidIssuer, "the token is from another issuer"},
+		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
+		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
+		{jwt.ErrTokenRequiredClaimMissing, "the token lacks exp, iss or aud"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.reason
+		}
+	}
+	return "the token is not valid"
+}
+
+// text returns a claim that is a text or a number, or "".
+func text(claims jwt.MapClaims, name string) string {
+	switch value := claims[name].(type) {
+	case string:
+		return value
+	case json.Number:
+		return value.String()
+	}
+	return ""
+}
+
+// invalidToken is the refusal of RFC 6750, section 3.1.
+func invalidToken(reason string) *Refusal {
+	return &Refusal{
+		Status:    http.StatusUnauthorized,
+		Challenge: fmt.Sprintf("Bearer error=\"invalid_token\", error_description=\"%s\"", strings.ReplaceAll(reason, `"`, "'")),
+		Detail:    strings.ToUpper(reason[:1]) + reason[1:] + ".",
+	}
+}
+
+// lastGoodKeys does not let a set without usable keys take the place of one with keys.
+type lastGoodKeys struct{ jwkset.Storage }
+
+// KeyReplaceAll implements jwkset.Storage.
+func (s lastGoodKeys) KeyReplaceAll(ctx context.Context, keys []jwkset.JWK) error {
+	if len(keys) == 0 {
+		return errors.New("the set contains no key that can be used")
+	}
+	return s.Storage.KeyReplaceAll(ctx, keys)
+}
+
+// jwtSource takes the token of a header, or the bearer token in Authorization if header is "".
+type jwtSource struct {
+	header   string
+	verifier *JWT
+}
+
+func (s jwtSource) identify(ctx context.Context, r *Request) (Caller, bool, error) {
+	token, found, err := s.token(r)
+	if err != nil || !found {
+		return Caller{}, false, err
+	}
+	caller, err := s.verifier.verify(ctx, token)
+	return caller, err == nil, err
+}
+
+func (s jwtSource) token(r *Request) (token string, found bool, err error) {
+	if s.header != "" {
+		return single(r, s.header)
+	}
+	value, found, err := single(r, authorizationHeader)
+	scheme, token, _ := strings.Cut(strings.TrimSpace(value), " ")
+	return strings.TrimSpace(token), found && strings.EqualFold(scheme, "bearer"), err
+}
