@@ -111,15 +111,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// can be used again. An error means that there is no connection to wait for.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
-	h.write(w, a, f.send)
-	h.Metrics.checked(a, h.now().Sub(start))
+	h.write(w, &a, f)
+	h.Metrics.checked(&a, h.now().Sub(start))
 }
 
 // write sends an answer.
-func (h *Handler) write(w http.ResponseWriter, a answer, send func(http.Header, answer) int) {
+func (h *Handler) write(w http.ResponseWriter, a *answer, f form) {
 	a.headers(w.Header(), h.Headers)
 	body := a.body()
-	w.WriteHeader(send(w.Header(), a))
+	w.WriteHeader(f.send(w.Header(), a))
 	if len(body) > 0 {
 		_, _ = w.Write(body) // an error means that the caller has left
 	}

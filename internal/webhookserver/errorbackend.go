@@ -59,7 +59,7 @@ func (b errorBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.status != http.StatusTooManyRequests || a.relay != nil {
 		a = answer{status: status, detail: "The request was refused."}
 	}
-	b.handler.write(w, a, sendStatus)
+	b.handler.write(w, &a, plainForm)
 }
 
 // refusedWith is the status that nginx was about to answer. It is an error in any case: a client

@@ -58,8 +58,8 @@ func (s extAuthz) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 			request:    requestOf(attributes),
 		})
 	}
-	s.handler.Metrics.checked(a, s.handler.now().Sub(start))
-	return s.handler.response(a), nil
+	s.handler.Metrics.checked(&a, s.handler.now().Sub(start))
+	return s.handler.response(&a), nil
 }
 
 // fromExtensions reads the parameters of a check.
@@ -108,7 +108,7 @@ func requestOf(attributes *authv3.AttributeContext) identity.Request {
 }
 
 // response is an answer in the protocol's terms.
-func (h *Handler) response(a answer) *authv3.CheckResponse {
+func (h *Handler) response(a *answer) *authv3.CheckResponse {
 	header := http.Header{}
 	a.headers(header, h.Headers)
 	if a.status == http.StatusOK {

@@ -23,43 +23,44 @@ const (
 )
 
 // form is how one proxy asks and is answered.
-type form struct {
-	// method returns the method of the request that is checked, or "" if the proxy does not say.
-	method func(*http.Request) string
-	// headers returns the headers of the request that is checked, and what the proxy has added.
-	headers func(*http.Request) http.Header
-	// send adds the headers that only this form has and returns the status to send.
-	send func(http.Header, answer) int
-}
+type form int
 
-var (
-	plainForm    = form{method: methodIn("X-Forwarded-Method"), headers: ownHeaders, send: sendStatus}
-	nginxForm    = form{method: methodIn("X-Original-Method"), headers: ownHeaders, send: sendToNginx}
-	extAuthzForm = form{method: ownMethod, headers: describedHeaders, send: sendStatus}
+const (
+	plainForm form = iota
+	nginxForm
+	extAuthzForm
 )
 
-func ownMethod(r *http.Request) string { return r.Method }
+// method returns the method of the request that is checked, or "" if the proxy does not say. Each
+// form has the header that its proxies overwrite.
+func (f form) method(r *http.Request) string {
+	name := "X-Forwarded-Method"
+	switch f {
+	case extAuthzForm:
+		return r.Method
+	case nginxForm:
+		name = "X-Original-Method"
+	case plainForm:
+	}
+	if values := r.Header[name]; len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
 
-func ownHeaders(r *http.Request) http.Header { return r.Header }
-
-func describedHeaders(r *http.Request) http.Header {
-	describe(r.Header, r.Method, r.Host, originalURI(r))
+// headers returns the headers of the request that is checked, and what the proxy has added.
+func (f form) headers(r *http.Request) http.Header {
+	if f == extAuthzForm {
+		describe(r.Header, r.Method, r.Host, originalURI(r))
+	}
 	return r.Header
 }
 
-// methodIn reads the method from a header that the proxy overwrites.
-func methodIn(header string) func(*http.Request) string {
-	return func(r *http.Request) string {
-		if values := r.Header[header]; len(values) == 1 {
-			return values[0]
-		}
-		return ""
+// send adds the headers that only this form has and returns the status to send.
+func (f form) send(header http.Header, a *answer) int {
+	if f != nginxForm {
+		return a.status
 	}
-}
-
-func sendStatus(_ http.Header, a answer) int { return a.status }
-
-func sendToNginx(header http.Header, a answer) int {
 	switch {
 	case a.relay != nil && a.status == http.StatusUnauthorized:
 		return http.StatusUnauthorized // nginx passes it on with its challenge, and knows where to sign in
@@ -104,7 +105,7 @@ func parametersOf(r *http.Request) (f form, params parameters, found bool, err e
 	}
 	rest, found := strings.CutPrefix(path, pathExtAuthz)
 	if !found || rest != "" && rest[0] != ';' && rest[0] != '/' {
-		return form{}, parameters{}, false, nil
+		return plainForm, parameters{}, false, nil
 	}
 	segment, _, _ := strings.Cut(rest, "/")
 	params, err = inPath.parse(segment)

@@ -75,7 +75,7 @@ func ParseHeaderSets(list string) (HeaderSets, error) {
 }
 
 // headers adds what every form of an answer carries.
-func (a answer) headers(h http.Header, sets HeaderSets) {
+func (a *answer) headers(h http.Header, sets HeaderSets) {
 	if a.relay != nil {
 		addAll(h, a.relay.Header)
 		// Only this endpoint says what an answer is to become.
@@ -86,7 +86,11 @@ func (a answer) headers(h http.Header, sets HeaderSets) {
 	if a.auth != nil {
 		a.fromAuth(h)
 	}
-	set := func(name, value string) { h[name] = []string{value} } // keeps the case of the name
+	values := make([]string, 0, 16) // one allocation for all
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)] // keeps the case of the name
+	}
 	set("Cache-Control", "no-store")
 	if a.status != http.StatusOK {
 		set("Content-Type", "application/problem+json")
@@ -126,7 +130,7 @@ func (a answer) headers(h http.Header, sets HeaderSets) {
 
 // fromAuth adds what another auth service wants to be passed on: to the application and the client
 // if the request passes, else only its cookies.
-func (a answer) fromAuth(h http.Header) {
+func (a *answer) fromAuth(h http.Header) {
 	if a.status != http.StatusOK {
 		if cookies := a.auth.Header["Set-Cookie"]; len(cookies) > 0 {
 			h["Set-Cookie"] = cookies
@@ -159,9 +163,12 @@ func addAll(to, from http.Header) {
 	}
 }
 
+// fieldSize is enough for most values of the two fields, in bytes.
+const fieldSize = 64
+
 // policyField is the value of RateLimit-Policy: "minute";q=5;w=60, "day";q=100;w=86400.
-func (a answer) policyField() string {
-	var field []byte
+func (a *answer) policyField() string {
+	field := make([]byte, 0, fieldSize)
 	for _, l := range a.policy {
 		field = appendItem(field, l.Window)
 		field = strconv.AppendInt(append(field, ";q="...), l.Requests, 10)
@@ -172,8 +179,8 @@ func (a answer) policyField() string {
 
 // rateLimitField is the value of RateLimit: "minute";r=4, "day";r=99. The parameter t, for how long
 // no more than r requests can be made, is known only when r is 0.
-func (a answer) rateLimitField() string {
-	var field []byte
+func (a *answer) rateLimitField() string {
+	field := make([]byte, 0, fieldSize)
 	for _, u := range a.usage {
 		field = appendItem(field, u.Limit.Window)
 		field = strconv.AppendInt(append(field, ";r="...), u.Remaining, 10)
@@ -212,7 +219,7 @@ type problem struct {
 }
 
 // body returns the body; that of an admission is empty.
-func (a answer) body() []byte {
+func (a *answer) body() []byte {
 	switch {
 	case a.relay != nil:
 		return a.relay.Body

@@ -69,7 +69,7 @@ const (
 )
 
 // checked counts an answer.
-func (m *Metrics) checked(a answer, duration time.Duration) {
+func (m *Metrics) checked(a *answer, duration time.Duration) {
 	m.checks.WithLabelValues(a.tier, string(a.outcome), windowName(a.limit.Window)).Inc()
 	m.checkDuration.Observe(duration.Seconds())
 }

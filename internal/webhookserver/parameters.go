@@ -115,13 +115,15 @@ func (p *parameters) validate() error {
 	if p.auth != "" && p.auth != authNone {
 		return fmt.Errorf("parameter \"auth\" is %.40q: use none, or leave it out", p.auth)
 	}
-	for name, list := range map[string]string{"methods": p.methods, "exempt": p.exempt} {
-		if list == "" {
-			continue
-		}
-		if slices.ContainsFunc(strings.Split(list, ","), notMethod) {
-			return fmt.Errorf("parameter %q is %.40q: list methods in capital letters, separated by commas, such as GET,HEAD", name, list)
-		}
+	if err := validateMethods("methods", p.methods); err != nil {
+		return err
+	}
+	return validateMethods("exempt", p.exempt)
+}
+
+func validateMethods(name, list string) error {
+	if list != "" && slices.ContainsFunc(strings.Split(list, ","), notMethod) {
+		return fmt.Errorf("parameter %q is %.40q: list methods in capital letters, separated by commas, such as GET,HEAD", name, list)
 	}
 	return nil
 }
