@@ -5,6 +5,8 @@ package proxytest
 
 import (
 	"bufio"
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,7 +58,7 @@ func (a *Application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.requests = append(a.requests, r)
 	a.mu.Unlock()
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		echo(w)
+		echo(w, r.Header.Get("Sec-WebSocket-Key"))
 		return
 	}
 	size, err := io.Copy(io.Discard, r.Body)
@@ -74,15 +76,18 @@ func (a *Application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "the application got %d bytes", size)
 }
 
-// echo takes the connection over and sends back each line.
-func echo(w http.ResponseWriter) {
+// echo takes the connection over, answers a client's key as RFC 6455, section 4.2.2, says, and sends
+// back each line.
+func echo(w http.ResponseWriter, key string) {
 	connection, both, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	defer connection.Close()
-	fmt.Fprint(connection, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+	accept := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	fmt.Fprintf(connection, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+		base64.StdEncoding.EncodeToString(accept[:]))
 	for lines := bufio.NewScanner(both.Reader); lines.Scan(); {
 		fmt.Fprintln(connection, lines.Text())
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,29 +17,7 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// testWebsocket brings an application of its own: HAProxy wants the answer to the client's key.
-func testWebsocket(t *testing.T, shared *guarded) {
-	g := &guarded{recipe: shared.recipe, check: shared.check, application: new(Application)}
-	g.application.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/socket" {
-			g.application.ServeHTTP(w, r)
-			return
-		}
-		g.application.mu.Lock()
-		g.application.requests = append(g.application.requests, r)
-		g.application.mu.Unlock()
-		connection, both, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer connection.Close()
-		fmt.Fprint(connection, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
-			"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")
-		_, _ = io.Copy(connection, both.Reader)
-	}))
-	t.Cleanup(g.application.Close)
-	g.proxy = g.run(t, g.check.Address(), g.application.Address())
+func testWebsocket(t *testing.T, g *guarded) {
 	upgrade := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}
 	connection := g.connect(t, "GET /socket HTTP/1.1", upgrade...)

@@ -45,6 +45,9 @@ type guarded struct {
 // The limits a minute of the two tiers that the recipes speak of.
 const freeLimit, proLimit = 5, 3
 
+// freePolicy is the RateLimit-Policy of the free tier.
+const freePolicy = `"minute";q=5;w=60`
+
 // guard starts a recipe and everything it needs.
 func guard(t *testing.T, r recipe) *guarded {
 	t.Helper()
@@ -110,7 +113,7 @@ func (g *guarded) spend(t *testing.T) {
 // budget are the headers that tell a client what is left.
 func (a *answer) budget() map[string]string {
 	b := make(map[string]string)
-	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Window"} {
+	for _, name := range []string{"RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Window"} {
 		if values := a.header.Values(name); len(values) > 0 {
 			b[name] = strings.Join(values, " and ")
 		}
@@ -133,7 +136,13 @@ func (a *answer) rejection(t *testing.T) {
 	if after := a.header.Get("Retry-After"); after == "" || after == "0" {
 		t.Errorf("Retry-After is %q, want a number of seconds", after)
 	}
-	want := map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Window": "minute"}
+	if after := a.header.Get("retry-after-ms"); len(after) < 3 {
+		t.Errorf("retry-after-ms is %q, want a number of milliseconds", after)
+	}
+	if left := a.header.Get("RateLimit"); !strings.HasPrefix(left, `"minute";r=0;t=`) {
+		t.Errorf("RateLimit is %q, want nothing left for some time", left)
+	}
+	want := map[string]string{"RateLimit-Policy": freePolicy, "X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Window": "minute"}
 	if diff := cmp.Diff(want, a.budget()); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
 	}
@@ -146,7 +155,7 @@ func testAdmitted(t *testing.T, g *guarded) {
 	}
 	want := map[string]string{}
 	if g.told {
-		want = map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "4", "X-RateLimit-Window": "minute"}
+		want = map[string]string{"RateLimit-Policy": freePolicy, "X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "4", "X-RateLimit-Window": "minute"}
 	}
 	if diff := cmp.Diff(want, answer.budget()); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
