@@ -33,12 +33,14 @@ type realIP struct {
 func (s realIP) identify(_ context.Context, r *Request) (Caller, bool, error) {
 	values := r.Header[s.header]
 	switch {
+	case r.Unvouched && s.header != realIPHeader:
+		return Caller{}, false, nil
 	case len(values) > 1:
-		return Caller{}, false, malformed("the header %s is given twice", s.header)
+		return Caller{}, false, malformedAddress("the header %s is given twice", s.header)
 	case len(values) == 1:
 		address, err := netip.ParseAddr(values[0])
 		if err != nil {
-			return Caller{}, false, malformed("the header %s is not an IP address", s.header)
+			return Caller{}, false, malformedAddress("the header %s is not an IP address", s.header)
 		}
 		return callerAt(address), true, nil
 	case !s.peer:
@@ -46,7 +48,7 @@ func (s realIP) identify(_ context.Context, r *Request) (Caller, bool, error) {
 	}
 	peer, err := netip.ParseAddrPort(r.Peer)
 	if err != nil {
-		return Caller{}, false, malformed("the caller has no address: give the parameter \"user\"")
+		return Caller{}, false, malformedAddress("the caller has no address: give the parameter \"user\"")
 	}
 	return callerAt(peer.Addr()), true, nil
 }
@@ -64,12 +66,12 @@ func (s forwardedFor) identify(_ context.Context, r *Request) (Caller, bool, err
 	}
 	addresses := strings.Split(strings.Join(lines, ","), ",")
 	if len(addresses) < s.proxies {
-		return Caller{}, false, malformed("the header X-Forwarded-For has %d addresses, and %d proxies should have added one each",
+		return Caller{}, false, malformedAddress("the header X-Forwarded-For has %d addresses, and %d proxies should have added one each",
 			len(addresses), s.proxies)
 	}
 	address, err := forwardedAddress(strings.TrimSpace(addresses[len(addresses)-s.proxies]))
 	if err != nil {
-		return Caller{}, false, malformed("the header X-Forwarded-For does not have an IP address where %d proxies put it", s.proxies)
+		return Caller{}, false, malformedAddress("the header X-Forwarded-For does not have an IP address where %d proxies put it", s.proxies)
 	}
 	return callerAt(address), true, nil
 }

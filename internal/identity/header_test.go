@@ -23,18 +23,19 @@ func TestUserHeader(t *testing.T) {
 		status    int
 		detail    string
 	}{
-		"Present":   {reason: "the header that was configured names the user", header: headers("X-User", "alice"), want: Caller{User: "alice"}},
-		"Twice":     {reason: "one of them is the client's", header: headers("X-User", "alice", "X-User", "bob"), status: 400, detail: "X-User is given twice"},
-		"TwiceSame": {reason: "whoever sends it twice is not the ingress", header: headers("X-User", "alice", "X-User", "alice"), status: 400, detail: "twice"},
-		"Absent":    {reason: "the next source is asked", header: headers(), want: at("192.0.2.1")},
-		"Empty":     {reason: "an ingress that blanks the header names nobody", header: headers("X-User", ""), want: at("192.0.2.1")},
-		"Forged":    {reason: "no other header is believed", header: headers("X-User-Id", "alice", "X-Auth-Request-User", "alice"), want: at("192.0.2.1")},
-		"Unvouched": {reason: "where a client could have set it, it is not looked at", header: headers("X-User", "alice"), unvouched: true, want: at("192.0.2.1")},
-		"Joined":    {reason: "two headers may have become one", header: headers("X-User", "alice,bob"), joined: true, status: 400, detail: "twice or contains a comma"},
-		"Comma":     {reason: "where two stay two, a comma belongs to the name", header: headers("X-User", "cn=alice,dc=example"), want: Caller{User: "cn=alice,dc=example"}},
-		"NoneLeft":  {reason: "at the end of the list the caller is refused", list: "header:X-User", header: headers(), status: 403, detail: "does not say who is calling"},
-		"Anonymous": {reason: "or shares one budget with all others", list: "header:X-User,anonymous", header: headers(), want: Caller{Kind: limiter.KindAnonymous, User: "all"}},
-		"Order":     {reason: "the first that is present wins", list: "header:X-App,header:X-User", header: headers("X-User", "alice", "X-App", "app"), want: Caller{User: "app"}},
+		"Present":          {reason: "the header that was configured names the user", header: headers("X-User", "alice"), want: Caller{User: "alice"}},
+		"Twice":            {reason: "one of them is the client's", header: headers("X-User", "alice", "X-User", "bob"), status: 400, detail: "X-User is given twice"},
+		"TwiceSame":        {reason: "whoever sends it twice is not the ingress", header: headers("X-User", "alice", "X-User", "alice"), status: 400, detail: "twice"},
+		"Absent":           {reason: "the next source is asked", header: headers(), want: at("192.0.2.1")},
+		"Empty":            {reason: "an ingress that blanks the header names nobody", header: headers("X-User", ""), want: at("192.0.2.1")},
+		"Forged":           {reason: "no other header is believed", header: headers("X-User-Id", "alice", "X-Auth-Request-User", "alice"), want: at("192.0.2.1")},
+		"Unvouched":        {reason: "where a client could have set it, it is not looked at", header: headers("X-User", "alice"), unvouched: true, want: at("192.0.2.1")},
+		"UnvouchedAddress": {reason: "nor is an address that only a proxy could have set", list: "address:X-Client,anonymous", header: headers("X-Client", "203.0.113.7"), unvouched: true, want: Caller{Kind: limiter.KindAnonymous, User: "all"}},
+		"Joined":           {reason: "two headers may have become one", header: headers("X-User", "alice,bob"), joined: true, status: 400, detail: "twice or contains a comma"},
+		"Comma":            {reason: "where two stay two, a comma belongs to the name", header: headers("X-User", "cn=alice,dc=example"), want: Caller{User: "cn=alice,dc=example"}},
+		"NoneLeft":         {reason: "at the end of the list the caller is refused", list: "header:X-User", header: headers(), status: 403, detail: "does not say who is calling"},
+		"Anonymous":        {reason: "or shares one budget with all others", list: "header:X-User,anonymous", header: headers(), want: Caller{Kind: limiter.KindAnonymous, User: "all"}},
+		"Order":            {reason: "the first that is present wins", list: "header:X-App,header:X-User", header: headers("X-User", "alice", "X-App", "app"), want: Caller{User: "app"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

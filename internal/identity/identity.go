@@ -20,8 +20,8 @@ type Request struct {
 	Header http.Header
 	// Peer is the address and port that the check came from.
 	Peer string
-	// Unvouched is true where a client's own headers cannot be told from those of a proxy. A source
-	// that believes in the proxy's then finds nothing.
+	// Unvouched is true where a client's own headers cannot be told from those of a proxy, except for
+	// X-Real-IP and the end of X-Forwarded-For. A source that believes in others finds nothing.
 	Unvouched bool
 	// Joined is true where a header that was sent twice arrives as one, with a comma.
 	Joined bool
@@ -46,6 +46,9 @@ type Refusal struct {
 	Challenge string
 	// Detail is for people. It repeats nothing that the client sent.
 	Detail string
+	// Address is true when it is only the client's address that is not understood: the caller would
+	// not have had to prove anything.
+	Address bool
 }
 
 func (r *Refusal) Error() string { return r.Detail }
@@ -56,6 +59,10 @@ var ErrUnavailable = errors.New("the caller cannot be identified now")
 
 func malformed(format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...)}
+}
+
+func malformedAddress(format string, args ...any) *Refusal {
+	return &Refusal{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...), Address: true}
 }
 
 // source finds the caller in one way. found is false when the request does not carry what the

@@ -77,7 +77,7 @@ func (s *Service) Ask(ctx context.Context, header http.Header) (*Answer, error) 
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	answer := &Answer{Status: response.StatusCode, Header: endToEnd(response.Header)}
 	switch {
 	case answer.Status >= http.StatusInternalServerError:

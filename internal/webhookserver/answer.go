@@ -136,7 +136,11 @@ func exempted() answer {
 
 // refused is the answer to a caller without valid credentials.
 func refused(r *identity.Refusal) answer {
-	return answer{outcome: outcomeRefused, status: r.Status, challenge: r.Challenge, detail: r.Detail}
+	a := answer{outcome: outcomeRefused, status: r.Status, challenge: r.Challenge, detail: r.Detail}
+	if a.status == http.StatusBadRequest {
+		a.outcome = outcomeInvalid
+	}
+	return a
 }
 
 // relayed is the answer of another auth service that does not let the request pass.

@@ -6,7 +6,6 @@
 package webhookserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,74 +154,6 @@ func (h *Handler) check(ctx context.Context, q question) answer {
 	return a
 }
 
-// authorize asks the other auth service, if there is one for this check.
-func (h *Handler) authorize(ctx context.Context, q *question) (*identity.Answer, error) {
-	if h.Auth == nil || q.auth == authNone {
-		return nil, nil //nolint:nilnil // nobody was asked, and that is not an error
-	}
-	return h.Auth.Ask(ctx, q.request.Header)
-}
-
-// charge applies a tier to whoever is calling.
-func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer) answer {
-	caller, err := h.identify(ctx, &q, auth)
-	var refusal *identity.Refusal
-	switch {
-	case errors.As(err, &refusal) && refusal.Status != http.StatusBadRequest:
-		return refused(refusal)
-	case err != nil && refusal == nil:
-		return h.unavailable(err)
-	}
-	h.unidentified.observe(nil)
-	if caller.Tenant != "" {
-		q.tenant = caller.Tenant
-	}
-	asked := q.tier
-	if caller.Tier != "" {
-		asked = caller.Tier
-	}
-	t, unknown := h.lookup(asked)
-	if unknown { // of names that exist the API server has said that they are valid
-		invalidName := validateTierName(asked)
-		switch {
-		case invalidName != nil && caller.Tier == "":
-			return invalid(invalidName)
-		case invalidName != nil:
-			asked = "" // not to be repeated in a header
-		}
-	}
-	a := h.apply(ctx, q, t, asked, caller, err)
-	if unknown && t != nil {
-		a.unknownTier = asked
-		h.Metrics.unknownTier()
-	}
-	return a
-}
-
-// identify returns who is calling: the user parameter goes first, then what the other auth service
-// says, then the sources.
-func (h *Handler) identify(ctx context.Context, q *question, auth *identity.Answer) (identity.Caller, error) {
-	var named identity.Caller
-	if auth != nil {
-		named = auth.Caller
-	}
-	if q.user != "" {
-		named.Kind, named.User = limiter.KindUser, q.user
-	}
-	if named.User != "" {
-		return named, nil
-	}
-	caller, err := h.Identity.Identify(ctx, &q.request)
-	caller.Tenant, caller.Tier = cmp.Or(named.Tenant, caller.Tenant), cmp.Or(named.Tier, caller.Tier)
-	return caller, err
-}
-
-// unavailable is the answer when a service is needed to identify the caller and does not answer.
-func (h *Handler) unavailable(err error) answer {
-	h.unidentified.observe(err)
-	return unidentified()
-}
-
 // lookup returns the tier to apply, and whether it stands in for one that does not exist. Without
 // a default tier it returns nil.
 func (h *Handler) lookup(name string) (t *tier.Tier, unknown bool) {
@@ -235,8 +166,8 @@ func (h *Handler) lookup(name string) (t *tier.Tier, unknown bool) {
 	return h.Tiers.Lookup(h.DefaultTier), true
 }
 
-// apply applies a tier, unless a kill switch is engaged, to a caller. The error says why the caller
-// is not known.
+// apply applies a tier, unless a kill switch is engaged, to a caller. The error says why the caller's
+// address is not known.
 func (h *Handler) apply(ctx context.Context, q question, t *tier.Tier, asked string, caller identity.Caller, err error) answer {
 	switch {
 	case h.Disabled:

@@ -224,12 +224,30 @@ func TestKeysAreNotStored(t *testing.T) {
 	}
 }
 
-// A malformed header of the client's is a 400, but not while a kill switch lets everybody pass.
-func TestKillSwitchPassesMalformedAddresses(t *testing.T) {
-	for disabled, want := range map[bool]int{false: http.StatusBadRequest, true: http.StatusOK} {
-		e := newEndpoint(fixed(limiter.Decision{}, errors.New("not asked")), func(o *Options) { o.Disabled = disabled }, budget("free", 1, 1))
-		if r := e.ask("/check", "X-Real-IP", "nonsense"); r.Code != want {
-			t.Errorf("disabled %v: %d, want %d", disabled, r.Code, want)
-		}
+// A kill switch lets everybody pass whose address is malformed, and nobody who has to prove who he
+// is: whoever sends two Authorization headers has proved nothing.
+func TestKillSwitchAndMalformedHeaders(t *testing.T) {
+	cases := map[string]struct {
+		reason             string
+		list               string
+		header             []string
+		enforced, disabled int
+	}{
+		"Address":       {"an address proves nothing", "address", []string{"X-Real-IP", "nonsense"}, 400, 200},
+		"Forwarded":     {"wherever it is from", "forwarded-for:1", []string{"X-Forwarded-For", "nonsense"}, 400, 200},
+		"Authorization": {"credentials do", "authorization", []string{"Authorization", "Bearer a", "Authorization", "Bearer b"}, 400, 400},
+		"Header":        {"and so does the ingress", "header:X-User", []string{"X-User", "a", "X-User", "b"}, 400, 400},
+		"Nobody":        {"by whom somebody must be named", "header:X-User", nil, 403, 403},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for disabled, want := range map[bool]int{false: tc.enforced, true: tc.disabled} {
+				options := func(o *Options) { identifiedBy(t, tc.list)(o); o.Disabled = disabled }
+				e := newEndpoint(fixed(limiter.Decision{}, errors.New("not asked")), options, budget("free", 1, 1))
+				if r := e.ask("/check", tc.header...); r.Code != want {
+					t.Errorf("%s: disabled %v: %d, want %d", tc.reason, disabled, r.Code, want)
+				}
+			}
+		})
 	}
 }
