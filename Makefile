@@ -54,8 +54,8 @@ lint: tools ## Run the linters and let them mend what they can
 	$(BIN)/golangci-lint-kube-api-linter run --fix --allow-parallel-runners
 
 .PHONY: bench
-bench: setup ## Run the benchmarks of the limiter and of the check endpoint against a real Redis
-	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/webhookserver
+bench: setup ## Run the benchmarks of the limiter, of identities and of the check endpoint, against a real Redis
+	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/webhookserver
 
 .PHONY: generate
 generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC role and the recipes for ingress-nginx
