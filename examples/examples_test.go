@@ -38,7 +38,7 @@ const (
 	llmRoute = "examples/llm-route"
 	service  = "tierlimit.tierlimit-system.svc.cluster.local"
 	// listener is the way to the check through the proxy itself, which bounds the wait.
-	listener = "127.0.0.1:8404"
+	listener = "127.0.0.1:8410"
 )
 
 // notInstalled are kinds that the API server of this test does not know. Of these objects it is only

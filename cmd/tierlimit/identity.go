@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,8 +29,8 @@ type identityOptions struct {
 func (o *identityOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.sources, "identity", identity.Default, "who is calling when no parameter says it: a `list` of address[:HEADER], forwarded-for:N, header:NAME, authorization, api-key:NAME, jwt[:NAME], anonymous; the first that is present decides, and after the last the caller is refused")
 	fs.StringVar(&o.jwt.JWKSURL, "jwt-jwks-url", "", "`URL` of the keys (JWK Set) that tokens are signed with, for --identity jwt")
-	fs.StringVar(&o.jwt.Issuer, "jwt-issuer", "", "what the claim iss of a token must `be`")
-	fs.StringVar(&o.jwt.Audience, "jwt-audience", "", "what the claim aud of a token must `contain`")
+	fs.StringVar(&o.jwt.Issuer, "jwt-issuer", "", "`issuer` that the claim iss of a token must be, to the last slash")
+	fs.StringVar(&o.jwt.Audience, "jwt-audience", "", "`audience` that the claim aud of a token must contain")
 	fs.StringVar(&o.jwt.UserClaim, "jwt-user-claim", "sub", "`name` of the claim with the user")
 	fs.StringVar(&o.jwt.TenantClaim, "jwt-tenant-claim", "", "`name` of the claim with the tenant, if there is one")
 	fs.StringVar(&o.jwt.TierClaim, "jwt-tier-claim", "", "`name` of the claim with the tier, if there is one; it goes before the parameter tier")
@@ -40,16 +41,16 @@ func (o *identityOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.auth.TierHeader, "auth-tier-header", "", "`header` of it that names the tier, if there is one; it goes before the parameter tier")
 }
 
-func (o *identityOptions) validate() error {
+func (o *identityOptions) validate(fs *pflag.FlagSet) error {
 	usesJWT := identity.UsesJWT(o.sources)
+	if err := o.validateNotIgnored(fs, usesJWT); err != nil {
+		return err
+	}
 	for _, required := range []struct{ flag, value string }{
 		{"jwt-jwks-url", o.jwt.JWKSURL}, {"jwt-issuer", o.jwt.Issuer}, {"jwt-audience", o.jwt.Audience}, {"jwt-user-claim", o.jwt.UserClaim},
 	} {
-		switch {
-		case usesJWT && required.value == "":
+		if usesJWT && required.value == "" {
 			return fmt.Errorf("--identity lists jwt: give --%s", required.flag)
-		case !usesJWT && required.value != "" && required.flag != "jwt-user-claim":
-			return fmt.Errorf("--%s has no effect: --identity does not list jwt", required.flag)
 		}
 	}
 	// The JWT itself is made later: it asks for keys.
@@ -62,6 +63,23 @@ func (o *identityOptions) validate() error {
 		}
 	}
 	return o.validateAuth()
+}
+
+// validateNotIgnored refuses flags that would have no effect: whoever gives them believes that callers
+// are authenticated.
+func (o *identityOptions) validateNotIgnored(fs *pflag.FlagSet, usesJWT bool) error {
+	var err error
+	fs.Visit(func(flag *pflag.Flag) {
+		switch {
+		case strings.HasPrefix(flag.Name, "jwt-") && !usesJWT:
+			err = fmt.Errorf("--%s has no effect: --identity does not list jwt", flag.Name)
+		case flag.Name == "auth-url" && o.auth.URL == "":
+			err = errors.New("--auth-url is empty: give the URL, or leave it out")
+		case strings.HasPrefix(flag.Name, "auth-") && o.auth.URL == "":
+			err = fmt.Errorf("--%s has no effect: give --auth-url", flag.Name)
+		}
+	})
+	return err
 }
 
 func (o *identityOptions) validateAuth() error {

@@ -109,7 +109,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		return o, nil
 	}
 	if fs.NArg() > 0 {
-		return options{}, errors.New("unexpected argument: there are only flags; quote a value that contains a space")
+		return options{}, errors.New("unexpected argument: there are flags and the command ingress-nginx; quote a value that contains a space")
 	}
 	if o.redisURL == "" {
 		o.redisURL = getenv(envRedisURL)
@@ -156,7 +156,7 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	if len(validation.IsDNS1123Subdomain(o.defaultTier)) > 0 {
 		return fmt.Errorf("--default-tier is %q, which cannot be the name of a RateLimitTier", o.defaultTier)
 	}
-	if err := o.identity.validate(); err != nil {
+	if err := o.identity.validate(fs); err != nil {
 		return err
 	}
 	if err := o.validateAddresses(); err != nil {

@@ -12,7 +12,7 @@
 -- not known to be admitted.
 
 -- The listener of haproxy.cfg that leads to the check.
-local check = "http://127.0.0.1:8404/check?"
+local check = "http://127.0.0.1:8410/check?"
 
 -- In milliseconds; more than the listener's own timeouts together. core.httpclient asks up to four times when
 -- it gives up before the listener does, and each of them could be charged.

@@ -66,7 +66,7 @@ func (s forwardedFor) identify(_ context.Context, r *Request) (Caller, bool, err
 	}
 	addresses := strings.Split(strings.Join(lines, ","), ",")
 	if len(addresses) < s.proxies {
-		return Caller{}, false, malformedAddress("the header X-Forwarded-For has %d addresses, and %d proxies should have added one each",
+		return Caller{}, false, malformedAddress("the header X-Forwarded-For has fewer addresses (%d) than there are proxies that should have added one (%d)",
 			len(addresses), s.proxies)
 	}
 	address, err := forwardedAddress(strings.TrimSpace(addresses[len(addresses)-s.proxies]))

@@ -87,7 +87,7 @@ func TestAddress(t *testing.T) {
 		"ForwardedBrackets": {reason: "some proxies add brackets", list: "forwarded-for:1", header: headers("X-Forwarded-For", "[2001:db8:1:2::9]"), want: at("2001:db8:1:2::/64")},
 		"ForwardedIPv6Port": {reason: "or brackets and a port", list: "forwarded-for:1", header: headers("X-Forwarded-For", "[2001:db8:1:2::9]:443"), want: at("2001:db8:1:2::/64")},
 		"ForwardedMapped":   {reason: "an IPv4 client of an IPv6 socket is an IPv4 client", list: "forwarded-for:1", header: headers("X-Forwarded-For", "::ffff:203.0.113.7"), want: at("203.0.113.7")},
-		"ForwardedFew":      {reason: "the request came another way than through all proxies", list: "forwarded-for:3", header: headers("X-Forwarded-For", "198.51.100.1, 203.0.113.7"), status: 400, detail: "2 addresses, and 3 proxies"},
+		"ForwardedFew":      {reason: "the request came another way than through all proxies", list: "forwarded-for:3", header: headers("X-Forwarded-For", "198.51.100.1, 203.0.113.7"), status: 400, detail: "fewer addresses (2) than there are proxies that should have added one (3)"},
 		"ForwardedBad":      {reason: "a name is not an address", list: "forwarded-for:1", header: headers("X-Forwarded-For", "unknown"), status: 400, detail: "does not have an IP address"},
 		"ForwardedAbsent":   {reason: "without it the next source is asked", list: "forwarded-for:1,address", header: headers("X-Real-IP", "203.0.113.7"), want: at("203.0.113.7")},
 	}

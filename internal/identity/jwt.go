@@ -73,7 +73,11 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 		HTTPTimeout:               jwksTimeout,
 		NoErrorReturnFirstHTTPReq: true,
 		RefreshErrorHandler: func(_ context.Context, err error) {
-			config.Log.Error(err, "the keys of the token issuer cannot be fetched; the last that were fetched stay in force", "url", config.JWKSURL)
+			message := "the keys of the token issuer cannot be fetched; those fetched last stay in force"
+			if j.knowsNoKeys(ctx) {
+				message = "the keys of the token issuer cannot be fetched; until they are, tokens are answered with 503"
+			}
+			config.Log.Error(err, message)
 		},
 		RefreshInterval: jwksInterval,
 		Storage:         j.keys,
@@ -102,7 +106,7 @@ func (j *JWT) verify(ctx context.Context, token string) (Caller, error) {
 	claims := jwt.MapClaims{}
 	_, err := j.parser.ParseWithClaims(token, claims, j.find.KeyfuncCtx(ctx))
 	switch {
-	case errors.Is(err, jwkset.ErrKeyNotFound) && j.knowsNoKeys(ctx):
+	case errors.Is(err, jwt.ErrTokenUnverifiable) && j.knowsNoKeys(ctx):
 		return Caller{}, fmt.Errorf("%w: the keys of the token issuer have not been fetched yet", ErrUnavailable)
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return Caller{}, invalidToken("the token has expired")
@@ -128,7 +132,7 @@ func reasonOf(err error) string {
 		reason string
 	}{
 		{jwt.ErrTokenMalformed, "the token is not a JSON Web Token"},
-		{jwkset.ErrKeyNotFound, "the token is signed with an unknown key"},
+		{jwt.ErrTokenUnverifiable, "the token is signed with an unknown key"},
 		{jwt.ErrTokenSignatureInvalid, "the signature of the token is not valid"},
 		{jwt.ErrTokenInvalidIssuer, "the token is from another issuer"},
 		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},

@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,7 +42,8 @@ type Config struct {
 //
 // After a list without a source that always finds somebody, callers are refused.
 func Parse(list string, config Config) (*Sources, error) {
-	s := &Sources{last: &Refusal{Status: http.StatusForbidden, Detail: "The request does not say who is calling."}}
+	s := new(Sources)
+	var credentials []string // headers in which a client could say who it is
 	for entry := range strings.SplitSeq(list, ",") {
 		entry = strings.TrimSpace(entry)
 		if len(s.list) > 0 && always(s.list[len(s.list)-1]) {
@@ -55,11 +57,24 @@ func Parse(list string, config Config) (*Sources, error) {
 			return nil, err
 		}
 		s.list, s.names = append(s.list, source), append(s.names, entry)
-		if bearer(source) {
-			s.last = &Refusal{Status: http.StatusUnauthorized, Challenge: "Bearer", Detail: "The request carries no credentials: send them in the header Authorization."}
+		if header := credentialHeader(source); header != "" && !slices.Contains(credentials, header) {
+			credentials = append(credentials, header)
 		}
 	}
+	s.last = nobody(credentials)
 	return s, nil
+}
+
+// nobody is the refusal when no source has found a caller.
+func nobody(credentials []string) *Refusal {
+	r := &Refusal{Status: http.StatusForbidden, Detail: "The request does not say who is calling."}
+	if len(credentials) > 0 {
+		r.Detail = "The request carries no credentials: send them in the header " + strings.Join(credentials, " or ") + "."
+	}
+	if slices.Contains(credentials, authorizationHeader) {
+		r.Status, r.Challenge = http.StatusUnauthorized, "Bearer"
+	}
+	return r
 }
 
 // UsesJWT returns whether a list needs Config.JWT.
@@ -76,8 +91,8 @@ func parseSource(entry string, config Config) (source, error) {
 	name, argument, hasArgument := strings.Cut(entry, ":")
 	switch name {
 	case "address", "header", "api-key", "jwt":
-		if hasArgument && !httpguts.ValidHeaderFieldName(argument) {
-			return nil, fmt.Errorf("%q does not name a header", entry)
+		if hasArgument && argument != "" && !httpguts.ValidHeaderFieldName(argument) {
+			return nil, fmt.Errorf("%q does not name a header: write it as in HTTP, without spaces", entry)
 		}
 	case "authorization", "anonymous":
 		if hasArgument {
@@ -105,6 +120,9 @@ func parseSource(entry string, config Config) (source, error) {
 	case name == "anonymous":
 		return anonymous{}, nil
 	}
+	if name == "header" || name == "api-key" {
+		return nil, fmt.Errorf("%q does not say which header: write %s:NAME", entry, name)
+	}
 	return nil, fmt.Errorf("%q is not one of address[:HEADER], forwarded-for:N, header:NAME, authorization, api-key:NAME, jwt[:NAME], anonymous", entry)
 }
 
@@ -127,13 +145,13 @@ func always(s source) bool {
 	return false
 }
 
-// bearer returns whether a source looks for credentials in Authorization.
-func bearer(s source) bool {
+// credentialHeader returns the header in which a source looks for what a client authenticates with.
+func credentialHeader(s source) string {
 	switch s := s.(type) {
 	case jwtSource:
-		return s.header == ""
+		return cmp.Or(s.header, authorizationHeader)
 	case credential:
-		return s.header == authorizationHeader
+		return s.header
 	}
-	return false
+	return ""
 }

@@ -4,6 +4,8 @@
 package identity
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -20,8 +22,8 @@ func TestParse(t *testing.T) {
 		"Twice":        {"the second would never be asked", "header:X-User,header:X-User", `"header:X-User" is listed twice`},
 		"AfterAddress": {"nothing comes after an address that is always there", "address,jwt", `"jwt" is never reached: "address" finds a caller in every request`},
 		"AfterAnon":    {"nor after everybody", "anonymous,address", `"address" is never reached`},
-		"NoHeader":     {"a header has a name", "header:", `"header:" does not name a header`},
-		"NoColon":      {"a header must be named", "header", `"header" is not one of`},
+		"NoHeader":     {"a header has a name", "header:", `"header:" does not say which header: write header:NAME`},
+		"NoColon":      {"a header must be named", "api-key", `"api-key" does not say which header: write api-key:NAME`},
 		"BadHeader":    {"as HTTP allows", "api-key:X Key", `"api-key:X Key" does not name a header`},
 		"NoProxies":    {"how many proxies there are cannot be guessed", "forwarded-for", "how many trusted proxies"},
 		"ZeroProxies":  {"none of the entries would be trustworthy", "forwarded-for:0", "1 to 16"},
@@ -38,5 +40,26 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Parse("jwt", Config{}); err == nil || !strings.Contains(err.Error(), "needs a JWKS URL") {
 		t.Errorf("jwt without a verifier: %v", err)
+	}
+}
+
+func TestNobody(t *testing.T) {
+	cases := map[string]struct {
+		reason, list string
+		want         Refusal
+	}{
+		"Header":        {"a client cannot name itself", "header:X-User", Refusal{Status: 403, Detail: "The request does not say who is calling."}},
+		"APIKey":        {"a client can send its key; no scheme of HTTP asks for it", "header:X-User,api-key:x-api-key", Refusal{Status: 403, Detail: "The request carries no credentials: send them in the header X-Api-Key."}},
+		"Authorization": {"a client can be challenged", "authorization", Refusal{Status: 401, Challenge: "Bearer", Detail: "The request carries no credentials: send them in the header Authorization."}},
+		"Either":        {"it has the choice", "jwt,api-key:X-Api-Key", Refusal{Status: 401, Challenge: "Bearer", Detail: "The request carries no credentials: send them in the header Authorization or X-Api-Key."}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := sources(t, tc.list, Config{JWT: new(JWT)}).Identify(context.Background(), &Request{Header: headers(), Peer: "192.0.2.1:1"})
+			var got *Refusal
+			if !errors.As(err, &got) || *got != tc.want {
+				t.Errorf("%s: %+v, want %+v", tc.reason, err, tc.want)
+			}
+		})
 	}
 }

@@ -20,12 +20,12 @@ const (
 func startHAProxy(t *testing.T, check, application string, replacements ...string) string {
 	t.Helper()
 	proxy, internal := FreeAddress(t), FreeAddress(t)
-	lua := adapted(t, example(t, "haproxy", "tierlimit.lua"), "127.0.0.1:8404", internal)
+	lua := adapted(t, example(t, "haproxy", "tierlimit.lua"), "127.0.0.1:8410", internal)
 	config := adapted(t, example(t, "haproxy", "haproxy.cfg"), append([]string{
 		"/etc/haproxy/tierlimit.lua", lua,
 		"bind :8080", "bind " + proxy,
 		"application.example:8080", application,
-		"127.0.0.1:8404", internal,
+		"127.0.0.1:8410", internal,
 		"tierlimit.tierlimit-system.svc.cluster.local:80", check,
 	}, replacements...)...)
 	program := "haproxy"

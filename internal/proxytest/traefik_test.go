@@ -55,14 +55,14 @@ func startBoundedTraefik(t *testing.T, check, application string) string {
 	routes := adapted(t, example(t, "traefik", "dynamic.yaml"), append([]string{
 		"tierlimit.tierlimit-system.svc.cluster.local", internal,
 		"application.example:8080", application}, traefikReady...)...)
-	more := adapted(t, example(t, "traefik", "bounded", "dynamic.yaml"),
+	more := adapted(t, example(t, "traefik", "bounded", "tierlimit.yaml"),
 		"tierlimit.tierlimit-system.svc.cluster.local:80", check)
 	directory := filepath.Dir(routes)
 	if err := os.Rename(more, filepath.Join(directory, "bounded.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	static := adapted(t, example(t, "traefik", "bounded", "traefik.yaml"), append([]string{
-		`":8080"`, proxy, "127.0.0.1:8404", internal, "/etc/traefik/dynamic", directory}, traefikStatic...)...)
+		`":8080"`, proxy, "127.0.0.1:8410", internal, "/etc/traefik/dynamic", directory}, traefikStatic...)...)
 	return runTraefik(t, static, proxy)
 }
 

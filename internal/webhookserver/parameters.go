@@ -65,7 +65,10 @@ func (e encoding) parse(raw string) (parameters, error) {
 		if err != nil {
 			return parameters{}, fmt.Errorf("parameter %.40q is not percent-encoded correctly: write '%%' as %%25", name)
 		}
-		if err := p.set(name, value); err != nil {
+		switch err := p.set(name, value); {
+		case errors.Is(err, errEmpty):
+			return parameters{}, err
+		case err != nil:
 			return parameters{}, fmt.Errorf("%w; percent-encode '%s' in a value as %%%02X", err, e.separator, e.separator[0])
 		}
 	}
@@ -75,6 +78,8 @@ func (e encoding) parse(raw string) (parameters, error) {
 	return p, nil
 }
 
+var errEmpty = errors.New("is empty: give it a value or leave it out")
+
 // set sets one parameter.
 func (p *parameters) set(name, value string) error {
 	switch field := p.field(name); {
@@ -83,7 +88,7 @@ func (p *parameters) set(name, value string) error {
 	case *field != "":
 		return fmt.Errorf("parameter %q is given twice", name)
 	case value == "":
-		return fmt.Errorf("parameter %q is empty: give it a value or leave it out", name)
+		return fmt.Errorf("parameter %q %w", name, errEmpty)
 	default:
 		*field = value
 		return nil
