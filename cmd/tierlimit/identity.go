@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,11 +93,17 @@ func (o *identityOptions) validateAuth() error {
 	if o.auth.Timeout <= 0 || o.auth.Timeout > identity.MaxTimeout {
 		return fmt.Errorf("--auth-timeout is %v: use a time above 0 and up to %v, such as 500ms", o.auth.Timeout, identity.MaxTimeout)
 	}
+	seen := map[string]bool{}
 	for _, header := range []struct{ flag, value string }{
 		{"auth-user-header", o.auth.UserHeader}, {"auth-tenant-header", o.auth.TenantHeader}, {"auth-tier-header", o.auth.TierHeader},
 	} {
 		if header.value != "" && !httpguts.ValidHeaderFieldName(header.value) {
 			return fmt.Errorf("--%s is %q, which is not the name of a header", header.flag, header.value)
+		}
+		if name := strings.ToLower(header.value); name != "" && seen[name] {
+			return fmt.Errorf("--%s is %q, which another of the --auth-*-header flags names already", header.flag, header.value)
+		} else {
+			seen[name] = true
 		}
 	}
 	return nil
@@ -108,10 +115,19 @@ func validateURL(s string) error {
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return errors.New("use http://host[:port]/path or https://")
+	case u.User != nil:
+		return errors.New("a URL with a user or password is not supported: the header Authorization is the client's")
+	case !validPort(u.Port()):
+		return errors.New("the port is not a number up to 65535")
 	case u.Fragment != "":
 		return errors.New("a URL for a request has no fragment (#)")
 	}
 	return nil
+}
+
+func validPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil
 }
 
 // build returns the sources and the other auth service, which is nil if there is none. It asks for

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/tierlimit/tierlimit/pkg/limiter"
@@ -62,17 +63,33 @@ func hashOf(key []byte, value string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:hashLength])
 }
 
+// splitAuthorization returns the scheme in lower case and the credentials (RFC 9110, section 11.4).
+// White space of any kind separates them, since some applications take any.
+func splitAuthorization(value string) (scheme, credentials string) {
+	value = strings.TrimSpace(value)
+	end := strings.IndexAny(value, " \t")
+	if end < 0 {
+		return strings.ToLower(value), ""
+	}
+	return strings.ToLower(value[:end]), strings.TrimSpace(value[end:])
+}
+
+// changing are schemes whose credentials differ from request to request: each would be a budget of
+// its own.
+var changing = []string{"digest", "negotiate", "ntlm", "kerberos", "hawk", "oauth", "dpop", "signature", "hoba", "mutual", "vapid", "scram-", "aws4-"}
+
 // canonicalAuthorization returns one text for all the ways in which the same credentials can be
 // written, which would otherwise be as many budgets. A bearer token is returned without its scheme,
 // so that the same key in a header of its own has the same budget.
 func canonicalAuthorization(value string) (string, error) {
-	scheme, credentials, _ := strings.Cut(strings.TrimSpace(value), " ")
-	credentials = strings.Trim(credentials, " \t")
-	switch scheme = strings.ToLower(scheme); {
+	scheme, credentials := splitAuthorization(value)
+	switch {
 	case credentials == "":
 		return "", malformed("the header Authorization has no credentials")
 	case scheme == "bearer":
 		return credentials, nil
+	case strings.HasPrefix(scheme, "bearer"):
+		return "", malformed("the header Authorization is not 'Bearer', a space and a token")
 	case scheme == "basic":
 		// RFC 7617. Not decoded leniently: there would be several ways to write the same password.
 		decoded, err := base64.StdEncoding.Strict().DecodeString(credentials)
@@ -80,6 +97,8 @@ func canonicalAuthorization(value string) (string, error) {
 			return "", malformed("the header Authorization is not correct Basic authentication")
 		}
 		return "basic " + string(decoded), nil
+	case slices.ContainsFunc(changing, func(name string) bool { return strings.HasPrefix(scheme, name) }):
+		return "", malformed("the header Authorization has a scheme that does not say the same in every request: use Bearer or Basic")
 	}
 	return scheme + " " + credentials, nil
 }

@@ -66,7 +66,7 @@ type JWT struct {
 // trying; the last that were fetched stay in force.
 func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 	j := &JWT{config: config, keys: lastGoodKeys{jwkset.NewMemoryStorage()}}
-	client := &http.Client{Transport: boundedTransport{newTransport()}, CheckRedirect: doNotFollow}
+	client := &http.Client{Transport: keysTransport{newTransport()}, CheckRedirect: doNotFollow}
 	remote, err := jwkset.NewStorageFromHTTP(config.JWKSURL, jwkset.HTTPClientStorageOptions{
 		Client:                    client,
 		Ctx:                       ctx,
@@ -77,7 +77,7 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 			if j.knowsNoKeys(ctx) {
 				message = "the keys of the token issuer cannot be fetched; until they are, tokens are answered with 503"
 			}
-			config.Log.Error(err, message)
+			config.Log.Error(withoutURL(err), message)
 		},
 		RefreshInterval: jwksInterval,
 		Storage:         j.keys,
@@ -104,7 +104,10 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 // verify returns the caller that a token speaks of.
 func (j *JWT) verify(ctx context.Context, token string) (Caller, error) {
 	claims := jwt.MapClaims{}
-	_, err := j.parser.ParseWithClaims(token, claims, j.find.KeyfuncCtx(ctx))
+	parsed, err := j.parser.ParseWithClaims(token, claims, j.find.KeyfuncCtx(ctx))
+	if err == nil && parsed.Header["crit"] != nil { // RFC 7515, section 4.1.11: nothing of it is understood here
+		err = jwt.ErrTokenUnverifiable
+	}
 	switch {
 	case errors.Is(err, jwt.ErrTokenUnverifiable) && j.knowsNoKeys(ctx):
 		return Caller{}, fmt.Errorf("%w: the keys of the token issuer have not been fetched yet", ErrUnavailable)
@@ -132,7 +135,7 @@ func reasonOf(err error) string {
 		reason string
 	}{
 		{jwt.ErrTokenMalformed, "the token is not a JSON Web Token"},
-		{jwt.ErrTokenUnverifiable, "the token is signed with an unknown key"},
+		{jwt.ErrTokenUnverifiable, "the token is signed with an unknown key or has a critical header"},
 		{jwt.ErrTokenSignatureInvalid, "the signature of the token is not valid"},
 		{jwt.ErrTokenInvalidIssuer, "the token is from another issuer"},
 		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
@@ -197,6 +200,16 @@ func (s jwtSource) token(r *Request) (token string, found bool, err error) {
 		return single(r, s.header)
 	}
 	value, found, err := single(r, authorizationHeader)
-	scheme, token, _ := strings.Cut(strings.TrimSpace(value), " ")
-	return strings.TrimSpace(token), found && strings.EqualFold(scheme, "bearer"), err
+	if err != nil || !found {
+		return "", false, err
+	}
+	scheme, token := splitAuthorization(value)
+	switch {
+	case scheme == "bearer":
+		return token, true, nil
+	case strings.HasPrefix(scheme, "bearer"):
+		// An application may read "Bearer:token" all the same. It must not be another caller for it.
+		return "", false, invalidToken("the header Authorization is not 'Bearer', a space and a token")
+	}
+	return "", false, nil
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/MicahParks/jwkset"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 )
@@ -122,6 +123,18 @@ func sign(t testing.TB, method jwt.SigningMethod, id string, key any, c jwt.MapC
 	return signed
 }
 
+// signCritical returns a token with a header that must be understood.
+func signCritical(t testing.TB, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, claims())
+	token.Header["kid"], token.Header["crit"], token.Header["exotic"] = "1", []string{"exotic"}, true
+	signed, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
 func TestJWT(t *testing.T) {
 	key, other := newKey(t), newKey(t)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -168,6 +181,10 @@ func TestJWT(t *testing.T) {
 		"Empty":        {reason: "nothing is not a token", authorization: "Bearer", invalid: "not a JSON Web Token"},
 		"NoKeyID":      {reason: "a token that names no key may be signed with any of them", authorization: "Bearer " + sign(t, jwt.SigningMethodES256, "", key, claims()), want: alice},
 		"NoKeyIDBad":   {reason: "but with one of them", authorization: "Bearer " + sign(t, jwt.SigningMethodES256, "", other, claims()), invalid: "signature"},
+		"Tab":          {reason: "an application may split at any white space", authorization: "Bearer\t" + strings.TrimPrefix(es(claims()), "Bearer "), want: alice},
+		"Colon":        {reason: "or read this as a token: it is not the caller at the address", authorization: "Bearer: x", invalid: "'Bearer', a space and a token"},
+		"NoBreakSpace": {reason: "or this", authorization: "Bearer\u00a0x", invalid: "'Bearer', a space and a token"},
+		"Critical":     {reason: "what must be understood is not (RFC 7515, section 4.1.11)", authorization: "Bearer " + signCritical(t, key), invalid: "critical header"},
 		"NoUnderscore": {reason: "the claim's value is not executed or escaped", authorization: es(claims("sub", "a:b%{c}")), want: Caller{User: "a:b%{c}"}},
 	}
 	for name, tc := range cases {
@@ -222,6 +239,31 @@ func TestJWTKeysAreRotated(t *testing.T) {
 	}
 	if _, err := bearerOf(t, s, "1", first); err == nil {
 		t.Error("a token with the key that was withdrawn is believed")
+	}
+}
+
+// One key that cannot be used does not take the others away (RFC 7517, section 5).
+func TestJWTSetWithABadKey(t *testing.T) {
+	key := newKey(t)
+	i := startIssuer(t, map[string]crypto.PublicKey{"1": &key.PublicKey})
+	good := *i.set.Load()
+	bad := []byte(strings.Replace(string(good), `{"keys":[`, `{"keys":[{"kty":"RSA","kid":"broken","n":"!!","e":"AQAB"},null,7,{"kty":"new"},`, 1))
+	i.set.Store(&bad)
+	s := sources(t, "jwt", Config{JWT: i.verifier(t)})
+	if c, err := bearerOf(t, s, "1", key); err != nil || c.User != "alice" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// The log does not show what a URL may hold.
+func TestJWTErrorsDoNotShowTheURL(t *testing.T) {
+	var logged strings.Builder
+	log := funcr.New(func(_, args string) { logged.WriteString(args) }, funcr.Options{})
+	if _, err := NewJWT(t.Context(), JWTConfig{JWKSURL: "http://127.0.0.1:1/keys?key=secret", Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(logged.String(), "refused") || strings.Contains(logged.String(), "secret") {
+		t.Errorf("logged %s", logged.String())
 	}
 }
 

@@ -49,7 +49,7 @@ func Parse(list string, config Config) (*Sources, error) {
 		if len(s.list) > 0 && always(s.list[len(s.list)-1]) {
 			return nil, fmt.Errorf("%q is never reached: %q finds a caller in every request", entry, s.names[len(s.names)-1])
 		}
-		if slices.Contains(s.names, entry) {
+		if slices.ContainsFunc(s.names, func(name string) bool { return strings.EqualFold(name, entry) }) {
 			return nil, fmt.Errorf("%q is listed twice", entry)
 		}
 		source, err := parseSource(entry, config)
@@ -101,6 +101,10 @@ func parseSource(entry string, config Config) (source, error) {
 	}
 	header := http.CanonicalHeaderKey(argument)
 	switch {
+	case header == "Host":
+		return nil, fmt.Errorf("%q: the host says where a request goes, not who sends it", entry)
+	case header == authorizationHeader:
+		return nil, fmt.Errorf("%q: for the header Authorization use jwt or authorization", entry)
 	case entry == "address":
 		return realIP{header: realIPHeader, peer: true}, nil
 	case name == "address":

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -20,6 +23,9 @@ const (
 	// MaxTimeout is the largest ServiceConfig.Timeout.
 	MaxTimeout = 10 * time.Second
 )
+
+// smallBody is the largest body of a 2xx answer that is read only to use the connection again.
+const smallBody = 4 << 10
 
 // maxAnswer bounds the body of another service's answer, in bytes: a sign-in page, not a download.
 const maxAnswer = 256 << 10
@@ -73,6 +79,7 @@ func (s *Service) Ask(ctx context.Context, header http.Header) (*Answer, error) 
 	for _, name := range conditions {
 		delete(request.Header, name)
 	}
+	delete(request.Header, "Accept-Encoding") // an answer is passed on as it is, also where it must be text
 	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, unavailable(err)
@@ -80,10 +87,12 @@ func (s *Service) Ask(ctx context.Context, header http.Header) (*Answer, error) 
 	defer func() { _ = response.Body.Close() }()
 	answer := &Answer{Status: response.StatusCode, Header: endToEnd(response.Header)}
 	switch {
-	case answer.Status >= http.StatusInternalServerError:
+	case answer.Status < 200 || answer.Status >= http.StatusInternalServerError:
 		return nil, unavailable(fmt.Errorf("it answered with status %d", answer.Status))
 	case answer.Allows():
-		_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // so that the connection can be used again
+		if response.ContentLength >= 0 && response.ContentLength <= smallBody {
+			_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
+		}
 		answer.Caller, err = s.named(answer.Header)
 	default:
 		answer.Body, err = readAll(response.Body)
@@ -95,7 +104,7 @@ func (s *Service) Ask(ctx context.Context, header http.Header) (*Answer, error) 
 }
 
 func unavailable(err error) error {
-	return fmt.Errorf("%w: the auth service: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: the auth service: %w", ErrUnavailable, withoutURL(err))
 }
 
 // named returns whom the headers of an answer name.
@@ -158,6 +167,12 @@ func endToEnd(header http.Header) http.Header {
 	}
 	for _, name := range hopByHop {
 		delete(passed, name)
+	}
+	// Over gRPC a client's header is not necessarily one of HTTP.
+	for name, values := range passed {
+		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+			delete(passed, name)
+		}
 	}
 	return passed
 }

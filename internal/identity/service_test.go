@@ -88,6 +88,38 @@ func TestServiceAnswers(t *testing.T) {
 	}
 }
 
+// rawAnswer answers with these bytes and nothing else.
+func rawAnswer(answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer connection.Close()
+		fmt.Fprint(connection, answer)
+	}
+}
+
+// The body of a 2xx answer is of no use, and is not waited for.
+func TestServiceDoesNotWaitForABodyOfNoUse(t *testing.T) {
+	s := serviceAt(t, 30*time.Second, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	start := time.Now()
+	if answer, err := s.Ask(context.Background(), http.Header{}); err != nil || !answer.Allows() || time.Since(start) > 20*time.Second {
+		t.Errorf("%+v, %v after %v", answer, err, time.Since(start))
+	}
+}
+
+func TestServiceErrorsDoNotShowTheURL(t *testing.T) {
+	s := NewService(ServiceConfig{URL: "http://127.0.0.1:1/?key=secret", Timeout: time.Second})
+	if _, err := s.Ask(context.Background(), http.Header{}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestServiceIsUnavailable(t *testing.T) {
 	cases := map[string]struct {
 		reason string
@@ -101,6 +133,8 @@ func TestServiceIsUnavailable(t *testing.T) {
 			<-r.Context().Done()
 		}, "Client.Timeout"},
 		"ServerError": {"its own failure refuses nobody", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "status 502"},
+		"Upgrade":     {"it was not asked for another protocol", rawAnswer("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), "status 101"},
+		"NoStatus":    {"this is no status of HTTP", rawAnswer("HTTP/1.1 099 What\r\nContent-Length: 0\r\n\r\n"), "status 99"},
 		"TwoUsers": {"which of them?", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Add("X-Auth-Request-User", "alice")
 			w.Header().Add("X-Auth-Request-User", "bob")
@@ -137,7 +171,8 @@ func TestServiceIsAskedWithTheRequest(t *testing.T) {
 	client := headers("Cookie", "session=1", "Authorization", "Bearer x", "X-Original-Url", "https://api.example/chat?x=1",
 		"If-None-Match", `"tag"`, "If-Modified-Since", "Mon, 30 Nov 2026 09:34:22 GMT", "Range", "bytes=0-1",
 		"Content-Length", "10000", "Transfer-Encoding", "chunked", "Expect", "100-continue", "Upgrade", "websocket",
-		"Connection", "Upgrade, X-Original-Url, Cookie", "Te", "trailers", "Proxy-Authorization", "Basic x")
+		"Connection", "Upgrade, X-Original-Url, Cookie", "Te", "trailers", "Proxy-Authorization", "Basic x", "Accept-Encoding", "gzip", "X-Control", "a\x01b")
+	client["not a name"] = []string{"x"} // as over gRPC
 	before := client.Clone()
 	if _, err := s.Ask(context.Background(), client); err != nil {
 		t.Fatal(err)

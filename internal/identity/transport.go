@@ -4,8 +4,17 @@
 package identity
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"time"
+
+	"github.com/MicahParks/jwkset"
 )
 
 // newTransport returns a transport to services that an operator has configured. It goes to their
@@ -25,14 +34,37 @@ func newTransport() *http.Transport {
 // doNotFollow makes a client return a redirect instead of following it.
 func doNotFollow(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// boundedTransport bounds the bodies of answers to jwksSize.
-type boundedTransport struct{ http.RoundTripper }
+// keysTransport bounds a set of keys to jwksSize and leaves out those that cannot be used, as RFC
+// 7517, section 5, asks: one bad key must not take the others away.
+type keysTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, jwksSize)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return response, err
 	}
+	defer func() { _ = response.Body.Close() }()
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(nil, response.Body, jwksSize)).Decode(&set); err != nil {
+		return nil, fmt.Errorf("the answer is not a JWK Set: %w", err)
+	}
+	set.Keys = slices.DeleteFunc(set.Keys, func(key json.RawMessage) bool {
+		_, err := jwkset.NewJWKFromRawJSON(key, jwkset.JWKMarshalOptions{Private: true}, jwkset.JWKValidateOptions{})
+		return err != nil
+	})
+	usable, err := json.Marshal(set)
+	response.Body = io.NopCloser(bytes.NewReader(usable))
 	return response, err
+}
+
+// withoutURL returns an error without the URL that it speaks of, whose query may hold a secret.
+func withoutURL(err error) error {
+	var urlError *url.Error
+	if errors.As(err, &urlError) {
+		return urlError.Err
+	}
+	return err
 }

@@ -77,7 +77,7 @@ func (c *Check) Asked() []*http.Request {
 // ServeHTTP answers one check and takes note of it.
 func (c *Check) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
-	c.asked = append(c.asked, r)
+	c.asked = append(c.asked, r.Clone(r.Context())) // as it came: the handler may change it
 	c.mu.Unlock()
 	c.Handler.ServeHTTP(w, r)
 }

@@ -67,11 +67,13 @@ const (
 // NewHTTPServer returns a server with these limits for a handler.
 func NewHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           handler,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		Handler: handler,
+		// "OPTIONS *" is answered like any other request, not with 200 by net/http itself.
+		DisableGeneralOptionsHandler: true,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ReadHeaderTimeout:            readHeaderTimeout,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -98,6 +99,7 @@ func requestOf(attributes *authv3.AttributeContext) identity.Request {
 		}
 	}
 	describe(r.Header, request.GetMethod(), request.GetHost(), request.GetPath())
+	r.Header["X-Forwarded-Proto"] = []string{request.GetScheme()}
 	delete(r.Header, "X-Real-Ip")
 	source := attributes.GetSource().GetAddress().GetSocketAddress()
 	if address, err := netip.ParseAddr(source.GetAddress()); err == nil {
@@ -137,7 +139,7 @@ func (h *Handler) response(a *answer) *authv3.CheckResponse {
 		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
 			Status:  &typev3.HttpStatus{Code: httpStatus},
 			Headers: options(header),
-			Body:    string(a.body()),
+			Body:    strings.ToValidUTF8(string(a.body()), "\uFFFD"), // a message of the protocol is UTF-8
 		}},
 	}
 }
@@ -167,10 +169,11 @@ func options(header http.Header) []*corev3.HeaderValueOption {
 			if i > 0 || name == "Set-Cookie" {
 				action = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 			}
-			all = append(all, &corev3.HeaderValueOption{
-				Header:       &corev3.HeaderValue{Key: name, Value: value},
-				AppendAction: action,
-			})
+			header := &corev3.HeaderValue{Key: name, Value: value}
+			if !utf8.ValidString(value) {
+				header.Value, header.RawValue = "", []byte(value)
+			}
+			all = append(all, &corev3.HeaderValueOption{Header: header, AppendAction: action})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *corev3.HeaderValueOption) int {

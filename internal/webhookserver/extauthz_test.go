@@ -195,7 +195,7 @@ func TestExtAuthzGRPCBehindAnotherAuthService(t *testing.T) {
 		w.Header().Add("Set-Cookie", "b=2")
 		w.Header().Set("Etag", "x")
 	})
-	got := startEnvoy(t, newEndpoint(new(recorder), admits, budget("free", 5, 100))).check(t, request("203.0.113.7", nil, "x-auth-request-tier", "pro"))
+	got := startEnvoy(t, newEndpoint(new(recorder), admits, budget("free", 5, 100))).check(t, request("203.0.113.7", nil, "x-auth-request-tier", "pro", "x-original-url", "http://api.example/public", "x-control", "a\x01b"))
 	want := verdict{Code: codes.OK, ToApplication: []string{"Authorization: Bearer upstream", "X-Auth-Request-User: alice"},
 		Removed: []string{"X-Auth-Request-Org", "X-Auth-Request-Tier"}}
 	got.ToClient = slicesWithout(got.ToClient, "X-RateLimit", "RateLimit", "X-Tierlimit")
@@ -203,7 +203,10 @@ func TestExtAuthzGRPCBehindAnotherAuthService(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("admitted: -want +got:\n%s", diff)
 	}
-	for name, want := range map[string]string{"X-Forwarded-Method": "GET", "X-Forwarded-Host": "api.example", "X-Forwarded-Uri": "/v1/chat?tier=enterprise", "X-Real-Ip": "203.0.113.7"} {
+	if forged := asked["X-Original-Url"]; forged != nil {
+		t.Errorf("the other service is told of a URL that the client has chosen: %v", forged)
+	}
+	for name, want := range map[string]string{"X-Forwarded-Proto": "https", "X-Forwarded-Method": "GET", "X-Forwarded-Host": "api.example", "X-Forwarded-Uri": "/v1/chat?tier=enterprise", "X-Real-Ip": "203.0.113.7"} {
 		if diff := cmp.Diff([]string{want}, asked[name]); diff != "" {
 			t.Errorf("the other service is told %s: -want +got:\n%s", name, diff)
 		}
@@ -214,6 +217,15 @@ func TestExtAuthzGRPCBehindAnotherAuthService(t *testing.T) {
 			w.WriteHeader(status)
 			fmt.Fprint(w, "sign in")
 		})
+	}
+	// A message of the protocol is UTF-8; what another service answers need not be.
+	latin1 := guardedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Page", "J\xfcrgen")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte("J\xfcrgen"))
+	})
+	if got := startEnvoy(t, newEndpoint(new(recorder), latin1, budget("free", 5, 100))).check(t, request("203.0.113.7", nil)); got.Status != 401 || got.Body != "J\ufffdrgen" {
+		t.Errorf("an answer in Latin-1: %+v", got)
 	}
 	for status, want := range map[int]verdict{
 		401: {Code: codes.Unauthenticated, Status: 401, ToClient: []string{"Location: /sign-in"}, Body: "sign in"},

@@ -48,13 +48,31 @@ func (f form) method(r *http.Request) string {
 	return ""
 }
 
-// headers returns the headers of the request that is checked, and what the proxy has added.
+// headers returns the headers of the request that is checked, and what the proxy has added. What only
+// proxies of another form set is the client's invention, and removed: another auth service might
+// take it for a description of the request.
 func (f form) headers(r *http.Request) http.Header {
-	if f == extAuthzForm {
+	switch f {
+	case extAuthzForm:
 		describe(r.Header, r.Method, r.Host, originalURI(r))
+	case nginxForm:
+		for _, name := range forwarded {
+			delete(r.Header, name)
+		}
+	case plainForm:
+		for _, name := range original {
+			delete(r.Header, name)
+		}
 	}
 	return r.Header
 }
+
+var (
+	// forwarded describes the request to services that Traefik, Caddy, HAProxy or Envoy ask.
+	forwarded = []string{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri", "X-Forwarded-Proto", "X-Forwarded-Port"}
+	// original does so to those that ingress-nginx asks.
+	original = []string{"X-Original-Method", "X-Original-Url", "X-Original-Uri", "X-Auth-Request-Redirect"}
+)
 
 // send adds the headers that only this form has and returns the status to send.
 func (f form) send(header http.Header, a *answer) int {
@@ -78,6 +96,12 @@ func (f form) send(header http.Header, a *answer) int {
 // describe adds to the headers which request is checked, as proxies do that ask with a request of
 // their own. Another auth service may want to know.
 func describe(header http.Header, method, host, uri string) {
+	for _, name := range original {
+		delete(header, name)
+	}
+	for _, name := range forwarded {
+		delete(header, name)
+	}
 	header["X-Forwarded-Method"] = []string{method}
 	header["X-Forwarded-Host"] = []string{host}
 	header["X-Forwarded-Uri"] = []string{uri}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,30 @@ func TestHeadersOfTheOtherAuthService(t *testing.T) {
 	r = e.ask("/check/nginx")
 	if got := whatWasSaid(r); got.TrueCode != "429" || r.Header().Get("Set-Cookie") != "session=2" || r.Header().Get("X-Auth-Request-Email") != "" {
 		t.Errorf("rejected: %+v %v", got, r.Header())
+	}
+}
+
+// What only proxies of another form set is the client's invention: it does not reach the other auth
+// service, which might take it for a description of the request.
+func TestOtherAuthServiceIsNotToldInventions(t *testing.T) {
+	all := []string{"X-Forwarded-Method", "a", "X-Forwarded-Host", "b", "X-Forwarded-Uri", "c", "X-Forwarded-Proto", "d", "X-Original-Method", "e", "X-Original-Url", "f", "X-Auth-Request-Redirect", "g"}
+	for path, want := range map[string]string{
+		"/check":                 "X-Forwarded-Host X-Forwarded-Method X-Forwarded-Proto X-Forwarded-Uri",
+		"/check/nginx":           "X-Auth-Request-Redirect X-Original-Method X-Original-Url",
+		"/check/ext-authz/v1/ai": "X-Forwarded-Host X-Forwarded-Method X-Forwarded-Uri", // its own
+	} {
+		var asked http.Header
+		newEndpoint(new(recorder), guardedBy(t, func(_ http.ResponseWriter, r *http.Request) { asked = r.Header }), budget("free", 5, 100)).ask(path, all...)
+		var told []string
+		for name := range asked {
+			if strings.HasPrefix(name, "X-") {
+				told = append(told, name)
+			}
+		}
+		slices.Sort(told)
+		if got := strings.Join(told, " "); got != want {
+			t.Errorf("%s: told %s, want %s", path, got, want)
+		}
 	}
 }
 

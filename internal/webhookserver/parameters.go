@@ -139,10 +139,11 @@ func notMethod(s string) bool {
 	return s == "" || strings.ContainsFunc(s, func(r rune) bool { return (r < 'A' || r > 'Z') && r != '-' })
 }
 
-// counts returns whether a request with this method is charged. One of unknown method is.
+// counts returns whether a request with this method is charged. One is that might be taken for
+// another: its method is not known, or not in capital letters, which some applications ignore.
 func (p *parameters) counts(method string) bool {
 	switch {
-	case method == "":
+	case notMethod(method):
 		return true
 	case p.exempt != "" && slices.Contains(strings.Split(p.exempt, ","), method):
 		return false

@@ -92,6 +92,9 @@ func TestCounts(t *testing.T) {
 		"NotListed":     {"and no other", "methods=POST,PUT", "GET", false},
 		"Both":          {"what is exempt does not count even if listed", "methods=POST&exempt=POST", "POST", false},
 		"Unknown":       {"an unknown method counts: a client must not gain by hiding it", "methods=POST&exempt=OPTIONS", "", true},
+		"LowerCase":     {"an application may take it for the listed one", "methods=POST", "post", true},
+		"MixedCase":     {"however it is written", "methods=POST", "Post", true},
+		"TwoMethods":    {"or joined", "methods=POST", "POST,GET", true},
 		"CaseSensitive": {"methods are case-sensitive", "exempt=OPTIONS", "options", true},
 	}
 	for name, tc := range cases {

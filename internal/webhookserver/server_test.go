@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -223,4 +224,30 @@ func dial(t *testing.T, url string) net.Conn {
 	}
 	t.Cleanup(func() { _ = connection.Close() })
 	return connection
+}
+
+// net/http would answer it with 200 by itself.
+func TestOptionsOfTheServerAreNotAdmitted(t *testing.T) {
+	e := newEndpoint(new(recorder), nil, budget("free", 5, 100))
+	for name, tc := range map[string]struct {
+		handler http.Handler
+		want    string
+	}{
+		"Check":        {e, "404"},
+		"ErrorBackend": {errorBackendOf(t, e, ""), "403"},
+	} {
+		server := httptest.NewUnstartedServer(tc.handler)
+		server.Config = NewHTTPServer(tc.handler)
+		server.Start()
+		defer server.Close()
+		connection, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		fmt.Fprint(connection, "OPTIONS * HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.7\r\nConnection: close\r\n\r\n")
+		if line, err := bufio.NewReader(connection).ReadString('\n'); err != nil || !strings.Contains(line, tc.want) {
+			t.Errorf("%s: %q, %v, want %s", name, line, err, tc.want)
+		}
+	}
 }
