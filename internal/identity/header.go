@@ -80,12 +80,14 @@ var changing = []string{"digest", "negotiate", "ntlm", "kerberos", "hawk", "oaut
 
 // canonicalAuthorization returns one text for all the ways in which the same credentials can be
 // written, which would otherwise be as many budgets. A bearer token is returned without its scheme,
-// so that the same key in a header of its own has the same budget.
+// so that the same key has the same budget in a header of its own.
 func canonicalAuthorization(value string) (string, error) {
 	scheme, credentials := splitAuthorization(value)
 	switch {
-	case credentials == "":
+	case credentials == "" && (scheme == "bearer" || scheme == "basic"):
 		return "", malformed("the header Authorization has no credentials")
+	case credentials == "": // a key without a scheme, as some applications take it
+		return strings.TrimSpace(value), nil
 	case scheme == "bearer":
 		return credentials, nil
 	case strings.HasPrefix(scheme, "bearer"):

@@ -67,6 +67,7 @@ func TestCredential(t *testing.T) {
 		"Basic":        {reason: "user and password are a key", header: headers("Authorization", "basic "+strings.TrimPrefix(basic("alice:pw"), "Basic ")), same: basic("alice:pw")},
 		"Other":        {reason: "other schemes are as they are", header: headers("Authorization", "Token abc"), same: "token abc"},
 		"Tab":          {reason: "any white space separates, since applications take any", header: headers("Authorization", "Bearer\tsk-secret"), same: "Bearer sk-secret"},
+		"NoScheme":     {reason: "some applications take the key alone", header: headers("Authorization", "sk-secret"), same: "Bearer sk-secret"},
 		"Colon":        {reason: "what an application might read as a bearer token is not another caller", header: headers("Authorization", "Bearer: sk-secret"), status: 400, detail: "not 'Bearer', a space and a token"},
 		"Digest":       {reason: "a new nonce would be a new budget", header: headers("Authorization", `Digest username="x", nonce="1"`), status: 400, detail: "does not say the same in every request"},
 		"AWS":          {reason: "a new signature would be one too", header: headers("Authorization", "AWS4-HMAC-SHA256 Credential=x, Signature=1"), status: 400, detail: "does not say the same in every request"},
