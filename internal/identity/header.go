@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
@@ -44,6 +46,8 @@ func (s credential) identify(_ context.Context, r *Request) (Caller, bool, error
 		if value, err = canonicalAuthorization(value); err != nil {
 			return Caller{}, false, err
 		}
+	} else if !plain(value) {
+		return Caller{}, false, malformed("the header %s is not a key: it contains spaces, commas, quotes or other than ASCII characters", s.header)
 	}
 	return Caller{Kind: limiter.KindKey, User: hashOf(s.hashKey, value)}, true, nil
 }
@@ -63,46 +67,58 @@ func hashOf(key []byte, value string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:hashLength])
 }
 
-// splitAuthorization returns the scheme in lower case and the credentials (RFC 9110, section 11.4).
-// White space of any kind separates them, since some applications take any.
-func splitAuthorization(value string) (scheme, credentials string) {
-	value = strings.TrimSpace(value)
-	end := strings.IndexAny(value, " \t")
-	if end < 0 {
-		return strings.ToLower(value), ""
+// splitAuthorization returns the scheme in lower case and the credentials (RFC 9110, section 11.4);
+// the scheme is "" for a key alone. White space of any number separates them, since applications take
+// any. What else could be taken for white space or for a separator is an error: the same credentials
+// could be written in more ways than one.
+func splitAuthorization(value string) (scheme, credentials string, err error) {
+	parts := strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' })
+	switch len(parts) {
+	case 1:
+		credentials = parts[0]
+	case 2:
+		scheme, credentials = strings.ToLower(parts[0]), parts[1]
 	}
-	return strings.ToLower(value[:end]), strings.TrimSpace(value[end:])
+	if !plain(credentials) || scheme != "" && !httpguts.ValidHeaderFieldName(scheme) { // a token, as names of headers are
+		return "", "", malformed("the header Authorization is not a scheme, a space and credentials")
+	}
+	return scheme, credentials, nil
 }
 
-// changing are schemes whose credentials differ from request to request: each would be a budget of
-// its own.
-var changing = []string{"digest", "negotiate", "ntlm", "kerberos", "hawk", "oauth", "dpop", "signature", "hoba", "mutual", "vapid", "scram-", "aws4-"}
+// plain returns whether credentials are visible ASCII characters only, without those that separate
+// parameters or quote them.
+func plain(credentials string) bool {
+	return credentials != "" && !strings.ContainsFunc(credentials, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == ',' || r == '"' || r == ';'
+	})
+}
+
+// keySchemes are schemes whose credentials are a key, and all mean the same. Others are refused:
+// where an application does not look at the scheme, each that a client invents would be a budget of
+// its own, and so would each request of a scheme that signs it (Digest, AWS4-HMAC-SHA256).
+var keySchemes = []string{"", "bearer", "token", "key", "apikey", "api-key"}
 
 // canonicalAuthorization returns one text for all the ways in which the same credentials can be
-// written, which would otherwise be as many budgets. A bearer token is returned without its scheme,
-// so that the same key has the same budget in a header of its own.
+// written. A key is returned without its scheme, so that it has the same budget in a header of its own.
 func canonicalAuthorization(value string) (string, error) {
-	scheme, credentials := splitAuthorization(value)
+	scheme, credentials, err := splitAuthorization(value)
 	switch {
-	case credentials == "" && (scheme == "bearer" || scheme == "basic"):
-		return "", malformed("the header Authorization has no credentials")
-	case credentials == "": // a key without a scheme, as some applications take it
-		return strings.TrimSpace(value), nil
-	case scheme == "bearer":
+	case err != nil:
+		return "", err
+	case slices.Contains(keySchemes, scheme):
+		if slices.Contains(keySchemes, strings.ToLower(credentials)) || strings.EqualFold(credentials, "basic") {
+			return "", malformed("the header Authorization has no credentials")
+		}
 		return credentials, nil
-	case strings.HasPrefix(scheme, "bearer"):
-		return "", malformed("the header Authorization is not 'Bearer', a space and a token")
 	case scheme == "basic":
 		// RFC 7617. Not decoded leniently: there would be several ways to write the same password.
 		decoded, err := base64.StdEncoding.Strict().DecodeString(credentials)
-		if err != nil || strings.ContainsAny(credentials, "\r\n") {
+		if err != nil {
 			return "", malformed("the header Authorization is not correct Basic authentication")
 		}
 		return "basic " + string(decoded), nil
-	case slices.ContainsFunc(changing, func(name string) bool { return strings.HasPrefix(scheme, name) }):
-		return "", malformed("the header Authorization has a scheme that does not say the same in every request: use Bearer or Basic")
 	}
-	return scheme + " " + credentials, nil
+	return "", malformed("the scheme of the header Authorization is not one of Bearer, Basic, Token, Key, ApiKey, Api-Key")
 }
 
 // anonymous is one caller for all who are left.

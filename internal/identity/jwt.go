@@ -65,6 +65,11 @@ type JWT struct {
 // NewJWT fetches the keys and keeps them fresh until ctx ends. If they cannot be fetched it goes on
 // trying; the last that were fetched stay in force.
 func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
+	return newJWT(ctx, config, jwksUnknownInterval)
+}
+
+// newJWT is NewJWT with a jwksUnknownInterval.
+func newJWT(ctx context.Context, config JWTConfig, unknownInterval time.Duration) (*JWT, error) {
 	j := &JWT{config: config, keys: lastGoodKeys{jwkset.NewMemoryStorage()}}
 	client := &http.Client{Transport: keysTransport{newTransport()}, CheckRedirect: doNotFollow}
 	remote, err := jwkset.NewStorageFromHTTP(config.JWKSURL, jwkset.HTTPClientStorageOptions{
@@ -77,7 +82,7 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 			if j.knowsNoKeys(ctx) {
 				message = "the keys of the token issuer cannot be fetched; until they are, tokens are answered with 503"
 			}
-			config.Log.Error(withoutURL(err), message)
+			config.Log.Error(presentable(err), message)
 		},
 		RefreshInterval: jwksInterval,
 		Storage:         j.keys,
@@ -88,11 +93,12 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 	storage, err := jwkset.NewHTTPClient(jwkset.HTTPClientOptions{
 		HTTPURLs:          map[string]jwkset.Storage{config.JWKSURL: remote},
 		RateLimitWaitMax:  jwksTimeout, // also the deadline of the fetch
-		RefreshUnknownKID: rate.NewLimiter(rate.Every(jwksUnknownInterval), 1),
+		RefreshUnknownKID: rate.NewLimiter(rate.Every(unknownInterval), 1),
 	})
 	if err != nil {
 		return nil, err
 	}
+	go j.fetchFirst(ctx, storage, unknownInterval)
 	if j.find, err = keyfunc.New(keyfunc.Options{Ctx: ctx, Storage: storage}); err != nil {
 		return nil, err
 	}
@@ -101,12 +107,29 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 	return j, nil
 }
 
+// fetchFirst asks for the keys until there are some. Once there are, unknown keys in tokens have them
+// fetched again, but a token need not name its key.
+func (j *JWT) fetchFirst(ctx context.Context, storage jwkset.Storage, interval time.Duration) {
+	again := time.NewTicker(interval)
+	defer again.Stop()
+	for j.knowsNoKeys(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			_, _ = storage.KeyRead(ctx, "") // no key has this name: they are fetched
+		}
+	}
+}
+
 // verify returns the caller that a token speaks of.
 func (j *JWT) verify(ctx context.Context, token string) (Caller, error) {
 	claims := jwt.MapClaims{}
 	parsed, err := j.parser.ParseWithClaims(token, claims, j.find.KeyfuncCtx(ctx))
-	if err == nil && parsed.Header["crit"] != nil { // RFC 7515, section 4.1.11: nothing of it is understood here
-		err = jwt.ErrTokenUnverifiable
+	if err == nil {
+		if _, critical := parsed.Header["crit"]; critical { // RFC 7515, section 4.1.11: nothing of it is understood here
+			err = jwt.ErrTokenUnverifiable
+		}
 	}
 	switch {
 	case errors.Is(err, jwt.ErrTokenUnverifiable) && j.knowsNoKeys(ctx):
@@ -169,13 +192,15 @@ func invalidToken(reason string) *Refusal {
 	}
 }
 
+const errNoKeys = ownError("the set contains no key that can be used")
+
 // lastGoodKeys does not let a set without usable keys take the place of one with keys.
 type lastGoodKeys struct{ jwkset.Storage }
 
 // KeyReplaceAll implements jwkset.Storage.
 func (s lastGoodKeys) KeyReplaceAll(ctx context.Context, keys []jwkset.JWK) error {
 	if len(keys) == 0 {
-		return errors.New("the set contains no key that can be used")
+		return errNoKeys
 	}
 	return s.Storage.KeyReplaceAll(ctx, keys)
 }
@@ -203,12 +228,15 @@ func (s jwtSource) token(r *Request) (token string, found bool, err error) {
 	if err != nil || !found {
 		return "", false, err
 	}
-	scheme, token := splitAuthorization(value)
+	scheme, token, err := splitAuthorization(value)
 	switch {
-	case scheme == "bearer":
+	case err == nil && scheme == "bearer":
 		return token, true, nil
-	case strings.HasPrefix(scheme, "bearer"):
-		// An application may read "Bearer:token" all the same. It must not be another caller for it.
+	case err == nil && scheme == "basic":
+		return "", false, nil
+	case err != nil, strings.Contains(strings.ToLower(value), "bearer"), strings.Contains(value, "eyJ"):
+		// An application may find a token in it all the same ("eyJ" is how the header of one begins).
+		// Whoever sends it must not be another caller for it.
 		return "", false, invalidToken("the header Authorization is not 'Bearer', a space and a token")
 	}
 	return "", false, nil

@@ -178,12 +178,16 @@ func TestJWT(t *testing.T) {
 		"None":         {reason: "the algorithm none is no signature", authorization: "Bearer " + sign(t, jwt.SigningMethodNone, "1", jwt.UnsafeAllowNoneSignatureType, claims()), invalid: "signature"},
 		"Confusion":    {reason: "a public key is not a shared secret", authorization: "Bearer " + sign(t, jwt.SigningMethodHS256, "rsa", public, claims()), invalid: "signature"},
 		"NotAToken":    {reason: "an opaque key is not a token", authorization: "Bearer sk-secret", invalid: "not a JSON Web Token"},
-		"Empty":        {reason: "nothing is not a token", authorization: "Bearer", invalid: "not a JSON Web Token"},
+		"Empty":        {reason: "nothing is not a token", authorization: "Bearer", invalid: "'Bearer', a space and a token"},
 		"NoKeyID":      {reason: "a token that names no key may be signed with any of them", authorization: "Bearer " + sign(t, jwt.SigningMethodES256, "", key, claims()), want: alice},
 		"NoKeyIDBad":   {reason: "but with one of them", authorization: "Bearer " + sign(t, jwt.SigningMethodES256, "", other, claims()), invalid: "signature"},
 		"Tab":          {reason: "an application may split at any white space", authorization: "Bearer\t" + strings.TrimPrefix(es(claims()), "Bearer "), want: alice},
 		"Colon":        {reason: "or read this as a token: it is not the caller at the address", authorization: "Bearer: x", invalid: "'Bearer', a space and a token"},
 		"NoBreakSpace": {reason: "or this", authorization: "Bearer\u00a0x", invalid: "'Bearer', a space and a token"},
+		"OtherScheme":  {reason: "or take any scheme", authorization: "JWT " + strings.TrimPrefix(es(claims()), "Bearer "), invalid: "'Bearer', a space and a token"},
+		"NoScheme":     {reason: "or none", authorization: strings.TrimPrefix(es(claims()), "Bearer "), invalid: "'Bearer', a space and a token"},
+		"Latin1Space":  {reason: "or what is white space in Latin-1", authorization: "\xa0" + es(claims()), invalid: "'Bearer', a space and a token"},
+		"OtherKey":     {reason: "other credentials are the next source's", authorization: "ApiKey x", want: at("192.0.2.1")},
 		"Critical":     {reason: "what must be understood is not (RFC 7515, section 4.1.11)", authorization: "Bearer " + signCritical(t, key), invalid: "critical header"},
 		"NoUnderscore": {reason: "the claim's value is not executed or escaped", authorization: es(claims("sub", "a:b%{c}")), want: Caller{User: "a:b%{c}"}},
 	}
@@ -288,8 +292,12 @@ func TestInventedKeysDoNotFloodTheIssuer(t *testing.T) {
 func TestJWTOutageKeepsTheKeys(t *testing.T) {
 	key, other := newKey(t), newKey(t)
 	cases := map[string]func(*testing.T, *issuer){
-		"Away":    func(t *testing.T, i *issuer) { i.publish(t, nil) },
-		"Empty":   func(t *testing.T, i *issuer) { i.publish(t, map[string]crypto.PublicKey{}) },
+		"Away":  func(t *testing.T, i *issuer) { i.publish(t, nil) },
+		"Empty": func(t *testing.T, i *issuer) { i.publish(t, map[string]crypto.PublicKey{}) },
+		"Secrets": func(_ *testing.T, i *issuer) {
+			set := []byte(`{"keys":[{"kty":"oct","kid":"x","k":"AAAA"},{"kty":"RSA","kid":"y","n":"AQ","e":"AQAB"}]}`)
+			i.set.Store(&set)
+		},
 		"Garbage": func(_ *testing.T, i *issuer) { i.set.Store(&[]byte{'<'}) },
 		"Endless": func(_ *testing.T, i *issuer) {
 			huge := []byte(`{"keys":[` + strings.Repeat(" ", 2*jwksSize) + `]}`)
@@ -323,6 +331,28 @@ func TestJWTWithoutAnyKeysIsUnavailable(t *testing.T) {
 	for n := range 3 { // also while the keys are not asked for again so soon
 		if _, err := bearerOf(t, s, "1", key); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("token %d: %v, want ErrUnavailable: the token may be a good one", n+1, err)
+		}
+	}
+}
+
+// An issuer that was away at the start is asked again, also if its tokens do not name their key.
+func TestJWTKeysAreFetchedOnceThereAreSome(t *testing.T) {
+	key := newKey(t)
+	i := startIssuer(t, nil)
+	verifier, err := newJWT(t.Context(), JWTConfig{JWKSURL: i.URL, Issuer: issuerName, Audience: audience, UserClaim: "sub", Log: logr.Discard()}, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sources(t, "jwt", Config{JWT: verifier})
+	if _, err := bearerOf(t, s, "", key); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("without keys: %v", err)
+	}
+	i.publish(t, map[string]crypto.PublicKey{"": &key.PublicKey})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := bearerOf(t, s, "", key); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("once there are keys: %v", err)
 		}
 	}
 }

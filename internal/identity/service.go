@@ -6,7 +6,6 @@ package identity
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,10 +84,10 @@ func (s *Service) Ask(ctx context.Context, header http.Header) (*Answer, error) 
 		return nil, unavailable(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer := &Answer{Status: response.StatusCode, Header: endToEnd(response.Header)}
+	answer := &Answer{Status: response.StatusCode, Header: withoutOrders(endToEnd(response.Header))}
 	switch {
 	case answer.Status < 200 || answer.Status >= http.StatusInternalServerError:
-		return nil, unavailable(fmt.Errorf("it answered with status %d", answer.Status))
+		return nil, unavailable(ownError(fmt.Sprintf("it answered with status %d", answer.Status)))
 	case answer.Allows():
 		if response.ContentLength >= 0 && response.ContentLength <= smallBody {
 			_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
@@ -104,7 +103,7 @@ func (s *Service) Ask(ctx context.Context, header http.Header) (*Answer, error) 
 }
 
 func unavailable(err error) error {
-	return fmt.Errorf("%w: the auth service: %w", ErrUnavailable, withoutURL(err))
+	return fmt.Errorf("%w: the auth service: %w", ErrUnavailable, presentable(err))
 }
 
 // named returns whom the headers of an answer name.
@@ -120,7 +119,7 @@ func (s *Service) named(header http.Header) (Caller, error) {
 		}
 		values := header.Values(name)
 		if len(values) > 1 {
-			return Caller{}, fmt.Errorf("its header %s is given twice", name)
+			return Caller{}, ownError("its header " + name + " is given twice")
 		}
 		*field = strings.Join(values, "")
 	}
@@ -142,7 +141,7 @@ func readAll(body io.Reader) ([]byte, error) {
 	var all bytes.Buffer
 	n, err := io.Copy(&all, io.LimitReader(body, maxAnswer+1))
 	if err == nil && n > maxAnswer {
-		err = errors.New("its answer is larger than 256 KiB")
+		err = ownError("its answer is larger than 256 KiB")
 	}
 	return all.Bytes(), err
 }
@@ -157,6 +156,17 @@ var (
 	hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 )
+
+// withoutOrders removes the headers by which an application tells nginx what to do: in place of an
+// answer to a check nginx would go elsewhere, and take what it finds there for the answer.
+func withoutOrders(header http.Header) http.Header {
+	for name := range header {
+		if strings.HasPrefix(name, "X-Accel-") {
+			delete(header, name)
+		}
+	}
+	return header
+}
 
 // endToEnd returns a copy of the headers that are passed on. Headers that Connection names are, too:
 // a client could name there what the proxy has set, and have it removed.

@@ -56,6 +56,7 @@ func TestServiceAnswers(t *testing.T) {
 				w.Header().Set("Content-Type", "text/html")
 				w.Header().Set("Content-Encoding", "gzip")
 				w.Header().Set("Connection", "close")
+				w.Header().Set("X-Accel-Redirect", "/open/") // nginx would obey
 				w.WriteHeader(http.StatusUnauthorized)
 				fmt.Fprint(w, "<sign in>")
 			},
@@ -113,10 +114,17 @@ func TestServiceDoesNotWaitForABodyOfNoUse(t *testing.T) {
 	}
 }
 
-func TestServiceErrorsDoNotShowTheURL(t *testing.T) {
-	s := NewService(ServiceConfig{URL: "http://127.0.0.1:1/?key=secret", Timeout: time.Second})
-	if _, err := s.Ask(context.Background(), http.Header{}); err == nil || strings.Contains(err.Error(), "secret") {
+// The log shows neither what the URL may hold nor what the service has sent.
+func TestServiceErrorsShowNoSecrets(t *testing.T) {
+	away := NewService(ServiceConfig{URL: "http://127.0.0.1:1/?key=secret", Timeout: time.Second})
+	if _, err := away.Ask(context.Background(), http.Header{}); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
+	}
+	for _, answer := range []string{"HTTP/1.1 secret\r\n\r\n", "HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://[x/%zz?secret\r\n\r\n"} {
+		_, err := serviceAt(t, time.Second, rawAnswer(answer)).Ask(context.Background(), http.Header{})
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", answer, err)
+		}
 	}
 }
 
@@ -126,12 +134,12 @@ func TestServiceIsUnavailable(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"Hangs": {"one deadline for everything", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "Client.Timeout"},
+		"Hangs": {"one deadline for everything", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no answer in time"},
 		"HangsInBody": {"also for the body", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}, "Client.Timeout"},
+		}, "no answer in time"},
 		"ServerError": {"its own failure refuses nobody", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "status 502"},
 		"Upgrade":     {"it was not asked for another protocol", rawAnswer("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), "status 101"},
 		"NoStatus":    {"this is no status of HTTP", rawAnswer("HTTP/1.1 099 What\r\nContent-Length: 0\r\n\r\n"), "status 99"},

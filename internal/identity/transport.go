@@ -5,12 +5,17 @@ package identity
 
 import (
 	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -49,22 +54,60 @@ func (t keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(nil, response.Body, jwksSize)).Decode(&set); err != nil {
-		return nil, fmt.Errorf("the answer is not a JWK Set: %w", err)
+		return nil, ownError("the answer is not a JWK Set of at most 1 MiB")
 	}
-	set.Keys = slices.DeleteFunc(set.Keys, func(key json.RawMessage) bool {
-		_, err := jwkset.NewJWKFromRawJSON(key, jwkset.JWKMarshalOptions{Private: true}, jwkset.JWKValidateOptions{})
-		return err != nil
-	})
+	set.Keys = slices.DeleteFunc(set.Keys, func(key json.RawMessage) bool { return !verifies(key) })
 	usable, err := json.Marshal(set)
 	response.Body = io.NopCloser(bytes.NewReader(usable))
 	return response, err
 }
 
-// withoutURL returns an error without the URL that it speaks of, whose query may hold a secret.
-func withoutURL(err error) error {
-	var urlError *url.Error
-	if errors.As(err, &urlError) {
-		return urlError.Err
+// leastRSA is the smallest RSA key that is believed, in bits (RFC 7518, section 3.3).
+const leastRSA = 2048
+
+// verifies returns whether a key of a set (RFC 7517) can verify one of the signatures that are accepted.
+func verifies(raw json.RawMessage) bool {
+	key, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+	if err != nil || key.Marshal().USE == jwkset.UseEnc {
+		return false
 	}
-	return err
+	switch key := key.Key().(type) {
+	case *rsa.PublicKey:
+		return key.N.BitLen() >= leastRSA
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return true
+	}
+	return false
+}
+
+// ownError is an error in words of this package.
+type ownError string
+
+func (e ownError) Error() string { return string(e) }
+
+// presentable returns an error for the log. The URL that was asked and what the other side has sent
+// may hold secrets, and are left out.
+func presentable(err error) error {
+	var (
+		own         ownError
+		network     *net.OpError
+		certificate *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &network):
+		return network
+	case errors.As(err, &certificate):
+		return certificate
+	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
+		return ownError("no answer in time")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return ownError("the connection was closed before the end of the answer")
+	case errors.Is(err, jwkset.ErrInvalidHTTPStatusCode):
+		return ownError("the status of the answer is not 200")
+	case errors.Is(err, errNoKeys):
+		return errNoKeys
+	}
+	return ownError("the answer is not one of HTTP")
 }

@@ -28,7 +28,7 @@ const challenge = "WWW-Authenticate"
 //go:embed *.tmpl
 var files embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{"variable": variable}).ParseFS(files, "*.tmpl"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"variable": variable, "own": own}).ParseFS(files, "*.tmpl"))
 
 // recipe is what the templates are filled in with.
 type recipe struct {
@@ -98,3 +98,6 @@ func execute(name string, r recipe) []byte {
 func variable(header string) string {
 	return strings.ReplaceAll(strings.ToLower(header), "-", "_")
 }
+
+// own returns whether no application has a header of this name.
+func own(header string) bool { return strings.HasPrefix(header, "X-Tierlimit-") }

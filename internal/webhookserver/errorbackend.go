@@ -30,6 +30,8 @@ func (h *Handler) ErrorBackend(query string) (http.Handler, error) {
 		return nil, err
 	}
 	params, err := inQuery.parse(query)
+	// Another auth service has been asked already; here it would be told what the client makes up.
+	params.auth = authNone
 	return errorBackend{handler: h, parameters: params}, err
 }
 
@@ -48,16 +50,16 @@ func (b errorBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // an error means that nobody is left to be answered
 
 	status := refusedWith(r.Header.Get("X-Code"))
-	a := answer{status: status}
+	a := answer{status: status, detail: "The request was refused."}
 	if status == http.StatusForbidden {
-		a = b.handler.check(r.Context(), question{
+		looked := b.handler.check(r.Context(), question{
 			parameters: b.parameters,
 			request:    requestOfClient(r),
 			look:       true,
 		})
-	}
-	if a.status != http.StatusTooManyRequests || a.relay != nil {
-		a = answer{status: status, detail: "The request was refused."}
+		if looked.outcome == outcomeRejected {
+			a = looked
+		}
 	}
 	b.handler.write(w, &a, plainForm)
 }

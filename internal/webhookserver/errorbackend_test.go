@@ -68,6 +68,7 @@ func TestErrorBackend(t *testing.T) {
 		"DryRun":         {"a dry run rejects nobody", "tier=dry", refusedRequest("203.0.113.7"), 403},
 		"KillSwitch":     {"nor does a tier that is switched off", "tier=off", refusedRequest("203.0.113.7"), 403},
 		"OtherError":     {"another error stays the one it was", "tier=free&route=chat", refusedRequest("203.0.113.7", "X-Code", "502"), 502},
+		"OtherLimit":     {"also the 429 of somebody else, who has another reason", "tier=free&route=chat", refusedRequest("203.0.113.8", "X-Code", "429"), 429},
 		"NoError":        {"and stays an error, whatever is asked for", "tier=free&route=chat", refusedRequest("203.0.113.8", "X-Code", "200"), 403},
 		"NoErrorLimited": {"for everybody", "tier=free&route=chat", refusedRequest("203.0.113.7", "X-Code", "200"), 429},
 	}
@@ -80,6 +81,12 @@ func TestErrorBackend(t *testing.T) {
 				t.Fatalf("%s: %d, want %d: %s", tc.reason, r.Code, tc.status, r.Body)
 			}
 			said := whatWasSaid(r)
+			if name == "OtherLimit" {
+				if strings.Contains(r.Body.String(), "quota-exceeded") || said.Limit != "" {
+					t.Errorf("%s: %+v %s", tc.reason, said, r.Body)
+				}
+				return
+			}
 			if limited := r.Code == 429; limited != (said.Limit != "") || limited && name != "LimitZero" && !said.RetryAfter || !said.Body {
 				t.Errorf("%s: %+v", tc.reason, said)
 			}
@@ -101,8 +108,12 @@ func TestErrorBackendWhenRedisIsAway(t *testing.T) {
 	}
 }
 
-func TestErrorBackendDoesNotPassOnAnotherServices429(t *testing.T) {
-	e := newEndpoint(new(recorder), guardedBy(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }), budget("free", 1, 1))
+// It would be told what the client makes up of the request.
+func TestErrorBackendDoesNotAskAnotherService(t *testing.T) {
+	e := newEndpoint(new(recorder), guardedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("the other auth service was asked")
+		w.WriteHeader(429)
+	}), budget("free", 1, 1))
 	if r := answerOf(errorBackendOf(t, e, ""), refusedRequest("203.0.113.7")); r.Code != 403 {
 		t.Errorf("%d, want 403", r.Code)
 	}

@@ -59,6 +59,7 @@ func (f form) headers(r *http.Request) http.Header {
 		for _, name := range forwarded {
 			delete(r.Header, name)
 		}
+		delete(r.Header, "X-Original-Uri") // nginx sets X-Original-Url
 	case plainForm:
 		for _, name := range original {
 			delete(r.Header, name)

@@ -233,7 +233,7 @@ func (a *answer) body() []byte {
 		Detail: a.detail,
 		Tier:   a.tier,
 	}
-	if a.status == http.StatusTooManyRequests {
+	if a.outcome == outcomeRejected {
 		p.Type, p.Window, p.Limit = quotaExceeded, windowName(a.limit.Window), &a.limit.Requests
 		p.RetryAfter, p.Violated = int64(a.retryAfter/time.Second), []string{p.Window}
 	}
