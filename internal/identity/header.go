@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -67,19 +68,17 @@ func hashOf(key []byte, value string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:hashLength])
 }
 
-// splitAuthorization returns the scheme in lower case and the credentials (RFC 9110, section 11.4);
-// the scheme is "" for a key alone. White space of any number separates them, since applications take
+// splitAuthorization returns the scheme in lower case and the credentials (RFC 9110, section 11.4). White space of any number separates them, since applications take
 // any. What else could be taken for white space or for a separator is an error: the same credentials
 // could be written in more ways than one.
 func splitAuthorization(value string) (scheme, credentials string, err error) {
 	parts := strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' })
 	switch len(parts) {
-	case 1:
-		credentials = parts[0]
+	case 1: // a scheme alone, or a key alone: who takes that may cut as much off it as a scheme would be long
 	case 2:
 		scheme, credentials = strings.ToLower(parts[0]), parts[1]
 	}
-	if !plain(credentials) || scheme != "" && !httpguts.ValidHeaderFieldName(scheme) { // a token, as names of headers are
+	if !plain(credentials) || !httpguts.ValidHeaderFieldName(scheme) { // a token, as names of headers are
 		return "", "", malformed("the header Authorization is not a scheme, a space and credentials")
 	}
 	return scheme, credentials, nil
@@ -96,7 +95,7 @@ func plain(credentials string) bool {
 // keySchemes are schemes whose credentials are a key, and all mean the same. Others are refused:
 // where an application does not look at the scheme, each that a client invents would be a budget of
 // its own, and so would each request of a scheme that signs it (Digest, AWS4-HMAC-SHA256).
-var keySchemes = []string{"", "bearer", "token", "key", "apikey", "api-key"}
+var keySchemes = []string{"bearer", "token", "key", "apikey", "api-key"}
 
 // canonicalAuthorization returns one text for all the ways in which the same credentials can be
 // written. A key is returned without its scheme, so that it has the same budget in a header of its own.
@@ -106,14 +105,15 @@ func canonicalAuthorization(value string) (string, error) {
 	case err != nil:
 		return "", err
 	case slices.Contains(keySchemes, scheme):
-		if slices.Contains(keySchemes, strings.ToLower(credentials)) || strings.EqualFold(credentials, "basic") {
-			return "", malformed("the header Authorization has no credentials")
+		if strings.HasPrefix(strings.ToLower(credentials), "token=") { // another way to write it, for some
+			return "", malformed("the header Authorization has a parameter in place of a key")
 		}
 		return credentials, nil
 	case scheme == "basic":
 		// RFC 7617. Not decoded leniently: there would be several ways to write the same password.
+		// A control character ends the password for applications that are written in C.
 		decoded, err := base64.StdEncoding.Strict().DecodeString(credentials)
-		if err != nil {
+		if err != nil || !strings.Contains(string(decoded), ":") || strings.ContainsFunc(string(decoded), unicode.IsControl) {
 			return "", malformed("the header Authorization is not correct Basic authentication")
 		}
 		return "basic " + string(decoded), nil

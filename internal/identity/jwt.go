@@ -5,18 +5,18 @@ package identity
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
-	"github.com/MicahParks/jwkset"
 	"github.com/MicahParks/keyfunc/v3"
 	"github.com/go-logr/logr"
 	"github.com/golang-jwt/jwt/v5"
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -26,8 +26,10 @@ const (
 	// jwksUnknownInterval is how often at the most a token with an unknown key has the keys fetched
 	// at once, as after a rotation. A client can invent keys, and must not cause a request each time.
 	jwksUnknownInterval = 10 * time.Second
-	// jwksTimeout bounds a fetch. Checks that wait for one wait so long.
-	jwksTimeout = time.Second
+	// jwksTimeout bounds a fetch.
+	jwksTimeout = 5 * time.Second
+	// jwksPatience is how long a check with an unknown key waits for a fetch.
+	jwksPatience = time.Second
 	// jwksSize bounds a set of keys, in bytes.
 	jwksSize = 1 << 20
 	// clockSkew is how far the clocks of issuer and check may differ.
@@ -57,7 +59,7 @@ type JWTConfig struct {
 // JWT verifies JSON Web Tokens (RFC 7519).
 type JWT struct {
 	config JWTConfig
-	keys   jwkset.Storage
+	keys   *keySet
 	find   keyfunc.Keyfunc
 	parser *jwt.Parser
 }
@@ -70,56 +72,15 @@ func NewJWT(ctx context.Context, config JWTConfig) (*JWT, error) {
 
 // newJWT is NewJWT with a jwksUnknownInterval.
 func newJWT(ctx context.Context, config JWTConfig, unknownInterval time.Duration) (*JWT, error) {
-	j := &JWT{config: config, keys: lastGoodKeys{jwkset.NewMemoryStorage()}}
-	client := &http.Client{Transport: keysTransport{newTransport()}, CheckRedirect: doNotFollow}
-	remote, err := jwkset.NewStorageFromHTTP(config.JWKSURL, jwkset.HTTPClientStorageOptions{
-		Client:                    client,
-		Ctx:                       ctx,
-		HTTPTimeout:               jwksTimeout,
-		NoErrorReturnFirstHTTPReq: true,
-		RefreshErrorHandler: func(_ context.Context, err error) {
-			message := "the keys of the token issuer cannot be fetched; those fetched last stay in force"
-			if j.knowsNoKeys(ctx) {
-				message = "the keys of the token issuer cannot be fetched; until they are, tokens are answered with 503"
-			}
-			config.Log.Error(presentable(err), message)
-		},
-		RefreshInterval: jwksInterval,
-		Storage:         j.keys,
-	})
+	j := &JWT{config: config, keys: newKeySet(ctx, config, unknownInterval)}
+	find, err := keyfunc.New(keyfunc.Options{Ctx: ctx, Storage: j.keys})
 	if err != nil {
 		return nil, err
 	}
-	storage, err := jwkset.NewHTTPClient(jwkset.HTTPClientOptions{
-		HTTPURLs:          map[string]jwkset.Storage{config.JWKSURL: remote},
-		RateLimitWaitMax:  jwksTimeout, // also the deadline of the fetch
-		RefreshUnknownKID: rate.NewLimiter(rate.Every(unknownInterval), 1),
-	})
-	if err != nil {
-		return nil, err
-	}
-	go j.fetchFirst(ctx, storage, unknownInterval)
-	if j.find, err = keyfunc.New(keyfunc.Options{Ctx: ctx, Storage: storage}); err != nil {
-		return nil, err
-	}
+	j.find = find
 	j.parser = jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(config.Issuer), jwt.WithAudience(config.Audience),
 		jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew), jwt.WithJSONNumber())
 	return j, nil
-}
-
-// fetchFirst asks for the keys until there are some. Once there are, unknown keys in tokens have them
-// fetched again, but a token need not name its key.
-func (j *JWT) fetchFirst(ctx context.Context, storage jwkset.Storage, interval time.Duration) {
-	again := time.NewTicker(interval)
-	defer again.Stop()
-	for j.knowsNoKeys(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-			_, _ = storage.KeyRead(ctx, "") // no key has this name: they are fetched
-		}
-	}
 }
 
 // verify returns the caller that a token speaks of.
@@ -132,7 +93,7 @@ func (j *JWT) verify(ctx context.Context, token string) (Caller, error) {
 		}
 	}
 	switch {
-	case errors.Is(err, jwt.ErrTokenUnverifiable) && j.knowsNoKeys(ctx):
+	case errors.Is(err, jwt.ErrTokenUnverifiable) && j.keys.empty(ctx):
 		return Caller{}, fmt.Errorf("%w: the keys of the token issuer have not been fetched yet", ErrUnavailable)
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return Caller{}, invalidToken("the token has expired")
@@ -144,11 +105,6 @@ func (j *JWT) verify(ctx context.Context, token string) (Caller, error) {
 		return Caller{}, invalidToken("the token has no claim " + j.config.UserClaim)
 	}
 	return Caller{User: user, Tenant: text(claims, j.config.TenantClaim), Tier: text(claims, j.config.TierClaim)}, nil
-}
-
-func (j *JWT) knowsNoKeys(ctx context.Context) bool {
-	keys, err := j.keys.KeyReadAll(ctx)
-	return err != nil || len(keys) == 0
 }
 
 // reasonOf says what is wrong with a token without repeating any of it.
@@ -192,19 +148,6 @@ func invalidToken(reason string) *Refusal {
 	}
 }
 
-const errNoKeys = ownError("the set contains no key that can be used")
-
-// lastGoodKeys does not let a set without usable keys take the place of one with keys.
-type lastGoodKeys struct{ jwkset.Storage }
-
-// KeyReplaceAll implements jwkset.Storage.
-func (s lastGoodKeys) KeyReplaceAll(ctx context.Context, keys []jwkset.JWK) error {
-	if len(keys) == 0 {
-		return errNoKeys
-	}
-	return s.Storage.KeyReplaceAll(ctx, keys)
-}
-
 // jwtSource takes the token of a header, or the bearer token in Authorization if header is "".
 type jwtSource struct {
 	header   string
@@ -232,12 +175,25 @@ func (s jwtSource) token(r *Request) (token string, found bool, err error) {
 	switch {
 	case err == nil && scheme == "bearer":
 		return token, true, nil
-	case err == nil && scheme == "basic":
-		return "", false, nil
-	case err != nil, strings.Contains(strings.ToLower(value), "bearer"), strings.Contains(value, "eyJ"):
-		// An application may find a token in it all the same ("eyJ" is how the header of one begins).
-		// Whoever sends it must not be another caller for it.
+	case strings.HasPrefix(strings.ToLower(strings.TrimSpace(value)), "bearer"), containsToken(scheme, token, value):
+		// An application may find a token in it all the same. Whoever sends it must not be another
+		// caller for it.
 		return "", false, invalidToken("the header Authorization is not 'Bearer', a space and a token")
 	}
 	return "", false, nil
+}
+
+// compactToken is how a signed token looks: the header of every one begins with "ey" (RFC 7515,
+// section 7.1, in base64url).
+var compactToken = regexp.MustCompile(`ey[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.`)
+
+// containsToken returns whether a token stands anywhere in an Authorization header, also as the user
+// or password of Basic authentication, where some proxies look for one.
+func containsToken(scheme, credentials, value string) bool {
+	if scheme == "basic" {
+		if decoded, err := base64.StdEncoding.DecodeString(credentials); err == nil && compactToken.Match(decoded) {
+			return true
+		}
+	}
+	return compactToken.MatchString(value)
 }

@@ -187,6 +187,10 @@ func TestJWT(t *testing.T) {
 		"OtherScheme":  {reason: "or take any scheme", authorization: "JWT " + strings.TrimPrefix(es(claims()), "Bearer "), invalid: "'Bearer', a space and a token"},
 		"NoScheme":     {reason: "or none", authorization: strings.TrimPrefix(es(claims()), "Bearer "), invalid: "'Bearer', a space and a token"},
 		"Latin1Space":  {reason: "or what is white space in Latin-1", authorization: "\xa0" + es(claims()), invalid: "'Bearer', a space and a token"},
+		"InBasic":      {reason: "some proxies look for a token in the password", authorization: basic("x:" + strings.TrimPrefix(es(claims()), "Bearer ")), invalid: "'Bearer', a space and a token"},
+		"AsBasic":      {reason: "or do not look at the scheme", authorization: "Basic " + strings.TrimPrefix(es(claims()), "Bearer "), invalid: "'Bearer', a space and a token"},
+		"Grafana":      {reason: "a key that begins like a token is not one", authorization: "ApiKey eyJrIjoiT0tT", want: at("192.0.2.1")},
+		"Digest":       {reason: "other authentication is the next source's", authorization: `Digest username="a", nonce="b"`, want: at("192.0.2.1")},
 		"OtherKey":     {reason: "other credentials are the next source's", authorization: "ApiKey x", want: at("192.0.2.1")},
 		"Critical":     {reason: "what must be understood is not (RFC 7515, section 4.1.11)", authorization: "Bearer " + signCritical(t, key), invalid: "critical header"},
 		"NoUnderscore": {reason: "the claim's value is not executed or escaped", authorization: es(claims("sub", "a:b%{c}")), want: Caller{User: "a:b%{c}"}},
@@ -353,6 +357,62 @@ func TestJWTKeysAreFetchedOnceThereAreSome(t *testing.T) {
 			return
 		} else if time.Now().After(deadline) {
 			t.Fatalf("once there are keys: %v", err)
+		}
+	}
+}
+
+// A flood of tokens with invented keys, whose senders do not wait, holds up no rotation.
+func TestInventedKeysDoNotHoldUpARotation(t *testing.T) {
+	first, second := newKey(t), newKey(t)
+	i := startIssuer(t, map[string]crypto.PublicKey{"1": &first.PublicKey})
+	verifier, err := newJWT(t.Context(), JWTConfig{JWKSURL: i.URL, Issuer: issuerName, Audience: audience, UserClaim: "sub", Log: logr.Discard()}, 200*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sources(t, "jwt", Config{JWT: verifier})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			short, leave := context.WithTimeout(ctx, time.Millisecond)
+			token := sign(t, jwt.SigningMethodES256, strings.Repeat("x", 1+n%100), second, claims())
+			_, _ = s.Identify(short, &Request{Header: headers("Authorization", "Bearer "+token)})
+			leave()
+		}
+	}()
+	i.publish(t, map[string]crypto.PublicKey{"2": &second.PublicKey})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := bearerOf(t, s, "2", second); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("after the rotation: %v", err)
+		}
+	}
+}
+
+// Issuers write the digests of certificates in more ways than one, and list keys for other uses.
+func TestParseKey(t *testing.T) {
+	const ec = `"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"`
+	const okp = `"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"`
+	for name, tc := range map[string]struct {
+		reason, key string
+		want        bool
+	}{
+		"EC":          {"RFC 7515, appendix A.3", `{` + ec + `}`, true},
+		"Certificate": {"certificates are not looked at", `{` + ec + `,"x5c":["!!"],"x5t":"Mzc0","x5u":"http://h/"}`, true},
+		"Ed25519":     {"RFC 8037, appendix A.2", `{` + okp + `,"alg":"EdDSA"}`, true},
+		"Ed25519Name": {"RFC 9864", `{` + okp + `,"alg":"Ed25519"}`, true},
+		"Verify":      {"for this", `{` + ec + `,"key_ops":["other","verify"],"use":"sig"}`, true},
+		"Encryption":  {"not for signatures", `{` + ec + `,"use":"enc"}`, false},
+		"Wrapping":    {"nor this", `{` + ec + `,"key_ops":["wrapKey"]}`, false},
+		"Secret":      {"a shared secret is not a public key", `{"kty":"oct","k":"AAAA"}`, false},
+		"SmallRSA":    {"RFC 7518, section 3.3", `{"kty":"RSA","n":"AQ","e":"AQAB"}`, false},
+		"OffCurve":    {"not a point", `{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}`, false},
+		"NotAnObject": {"nothing", `7`, false},
+		"Null":        {"nothing", `null`, false},
+	} {
+		if _, got := parseKey([]byte(tc.key)); got != tc.want {
+			t.Errorf("%s: %s: %v, want %v", name, tc.reason, got, tc.want)
 		}
 	}
 }

@@ -78,6 +78,9 @@ func ParseHeaderSets(list string) (HeaderSets, error) {
 func (a *answer) headers(h http.Header, sets HeaderSets) {
 	if a.relay != nil {
 		addAll(h, a.relay.Header)
+		if _, typed := h["Content-Type"]; !typed {
+			h["Content-Type"] = nil // net/http would guess one
+		}
 		// Only this endpoint says what an answer is to become.
 		delete(h, headerStatus)
 		delete(h, headerProblem)

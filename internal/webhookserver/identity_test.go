@@ -204,6 +204,25 @@ func TestHeadersOfTheOtherAuthService(t *testing.T) {
 	}
 }
 
+// net/http would guess a type, and a browser show a page that was meant as text.
+func TestRelayedAnswersGetNoContentType(t *testing.T) {
+	e := newEndpoint(new(recorder), guardedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, "<html>")
+	}), budget("free", 5, 100))
+	server := httptest.NewServer(e)
+	defer server.Close()
+	response, err := http.Get(server.URL + "/check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if values, typed := response.Header["Content-Type"]; typed || response.StatusCode != http.StatusForbidden {
+		t.Errorf("%s with Content-Type %q", response.Status, values)
+	}
+}
+
 // What only proxies of another form set is the client's invention: it does not reach the other auth
 // service, which might take it for a description of the request.
 func TestOtherAuthServiceIsNotToldInventions(t *testing.T) {
