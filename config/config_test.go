@@ -17,23 +17,11 @@ const serviceAccount = "system:serviceaccount:tierlimit-system:tierlimit"
 // TestManifests installs Tierlimit as the README says and looks at what the API server made of it.
 // The steps build on each other.
 func TestManifests(t *testing.T) {
-	cluster, err := clustertest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := clustertest.New(t)
 	admin := cluster.Kubeconfig(t, "admin", "system:masters")
 	kubectl := func(t *testing.T, input string, args ...string) string {
 		t.Helper()
-		output, err := cluster.Kubectl(t, admin, input, args...)
-		if err != nil {
-			t.Fatalf("kubectl %v: %v\n%s", args, err, output)
-		}
-		return output
+		return cluster.MustKubectl(t, admin, input, args...)
 	}
 	// The cluster comes with the CustomResourceDefinition; config/default has to bring it.
 	kubectl(t, "", "delete", "--wait", "crd", "ratelimittiers.tierlimit.dev")

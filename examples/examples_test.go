@@ -405,10 +405,6 @@ func admin(t *testing.T) func(input string, args ...string) string {
 	kubeconfig := cluster.Kubeconfig(t, "admin", "system:masters")
 	return func(input string, args ...string) string {
 		t.Helper()
-		output, err := cluster.Kubectl(t, kubeconfig, input, args...)
-		if err != nil {
-			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
-		}
-		return output
+		return cluster.MustKubectl(t, kubeconfig, input, args...)
 	}
 }

@@ -5,8 +5,7 @@
 # hack/controlplane/go.mod into the user's cache, keyed by version, so that every later clone
 # on this machine finds them. About 8 minutes on 2 cores the first time, nothing after that.
 set -euo pipefail
-
-say() { echo "setup-controlplane: $*" >&2; }
+. "$(dirname "$0")/once.sh"
 
 binaries=(etcd kube-apiserver kubectl)
 
@@ -26,8 +25,7 @@ module=$(cd "$(dirname "$0")/controlplane" && pwd)
 version_of() { (cd "$module" && go list -m -f '{{.Version}}' "$1"); }
 kubernetes=$(version_of k8s.io/kubernetes)
 etcd=$(version_of go.etcd.io/etcd/server/v3)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/tierlimit/controlplane
-target=$cache/kubernetes-$kubernetes-etcd-$etcd
+target=${XDG_CACHE_HOME:-$HOME/.cache}/tierlimit/controlplane/kubernetes-$kubernetes-etcd-$etcd
 
 complete() {
 	for binary in "${binaries[@]}"; do [[ -x $target/$binary ]] || return 1; done
@@ -39,26 +37,17 @@ build() {
 	(cd "$module" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w $ldflags" -o "$output" "$package")
 }
 
-if ! complete; then
-	mkdir -p "$cache"
-	exec 9>"$cache/lock"
-	flock 9 # two test runs at once on a fresh machine: the second waits and finds the work done
-	if ! complete; then
-		say "building etcd $etcd, kube-apiserver and kubectl $kubernetes once into $target (about 8 minutes on 2 cores)"
-		staging=$(mktemp -d "$cache/build.XXXXXX")
-		trap 'rm -rf "$staging"' EXIT
-		# An API server that does not know its own version is refused by its clients.
-		IFS=. read -r major minor _ <<<"${kubernetes#v}"
-		stamp=""
-		for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-			stamp+=" -X $package.gitVersion=$kubernetes -X $package.gitMajor=$major -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
-		done
-		build go.etcd.io/etcd/server/v3 "$staging/etcd"
-		build k8s.io/kubernetes/cmd/kubectl "$staging/kubectl" "$stamp"
-		build k8s.io/kubernetes/cmd/kube-apiserver "$staging/kube-apiserver" "$stamp"
-		chmod 0755 "$staging"
-		rm -rf "$target"
-		mv "$staging" "$target"
-	fi
-fi
-echo "$target"
+fill() {
+	say "building etcd $etcd, kube-apiserver and kubectl $kubernetes once into $target (about 8 minutes on 2 cores)"
+	# An API server that does not know its own version is refused by its clients.
+	local major minor stamp="" package
+	IFS=. read -r major minor _ <<<"${kubernetes#v}"
+	for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		stamp+=" -X $package.gitVersion=$kubernetes -X $package.gitMajor=$major -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
+	done
+	build go.etcd.io/etcd/server/v3 "$1/etcd"
+	build k8s.io/kubernetes/cmd/kubectl "$1/kubectl" "$stamp"
+	build k8s.io/kubernetes/cmd/kube-apiserver "$1/kube-apiserver" "$stamp"
+}
+
+once "$target"

@@ -5,15 +5,13 @@
 # Both are built once from hack/proxies into the user's cache, keyed by version, so that every later
 # clone on this machine finds them. About 15 minutes on 2 cores the first time, nothing after that.
 set -euo pipefail
-
-say() { echo "setup-proxies: $*" >&2; }
+. "$(dirname "$0")/once.sh"
 
 modules=$(cd "$(dirname "$0")/proxies" && pwd)
 version_of() { (cd "$modules/$1" && go list -m -f '{{.Version}}' "$2"); }
 caddy=$(version_of caddy github.com/caddyserver/caddy/v2)
 traefik=$(version_of traefik github.com/traefik/traefik/v3)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/tierlimit/proxies
-target=$cache/caddy-$caddy-traefik-$traefik
+target=${XDG_CACHE_HOME:-$HOME/.cache}/tierlimit/proxies/caddy-$caddy-traefik-$traefik
 
 complete() { [[ -x $target/caddy && -x $target/traefik && -f $target/traefik-crds.yaml ]]; }
 
@@ -23,21 +21,13 @@ build() {
 	(cd "$modules/$(basename "$output")" && go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$output" "$package")
 }
 
-if ! complete; then
-	mkdir -p "$cache"
-	exec 9>"$cache/lock"
-	flock 9 # two test runs at once on a fresh machine: the second waits and finds the work done
-	if ! complete; then
-		say "building caddy $caddy and traefik $traefik once into $target (about 15 minutes on 2 cores)"
-		staging=$(mktemp -d "$cache/build.XXXXXX")
-		trap 'rm -rf "$staging"' EXIT
-		build github.com/caddyserver/caddy/v2/cmd/caddy "$staging/caddy"
-		build github.com/traefik/traefik/v3/cmd/traefik "$staging/traefik"
-		sources=$(cd "$modules/traefik" && go list -m -f '{{.Dir}}' github.com/traefik/traefik/v3)
-		install -m 0644 "$sources/docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml" "$staging/traefik-crds.yaml"
-		chmod 0755 "$staging"
-		rm -rf "$target"
-		mv "$staging" "$target"
-	fi
-fi
-echo "$target"
+fill() {
+	say "building caddy $caddy and traefik $traefik once into $target (about 15 minutes on 2 cores)"
+	build github.com/caddyserver/caddy/v2/cmd/caddy "$1/caddy"
+	build github.com/traefik/traefik/v3/cmd/traefik "$1/traefik"
+	local sources
+	sources=$(cd "$modules/traefik" && go list -m -f '{{.Dir}}' github.com/traefik/traefik/v3)
+	install -m 0644 "$sources/docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml" "$1/traefik-crds.yaml"
+}
+
+once "$target"

@@ -38,11 +38,7 @@ const readyPatch = `{"status":{"observedGeneration":1,"conditions":[
 func TestColumns(t *testing.T) {
 	kubeconfig := cluster.Kubeconfig(t, "admin", "system:masters")
 	kubectl := func(input string, args ...string) string {
-		output, err := cluster.Kubectl(t, kubeconfig, input, args...)
-		if err != nil {
-			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
-		}
-		return output
+		return cluster.MustKubectl(t, kubeconfig, input, args...)
 	}
 	kubectl(shown, "apply", "-f", "-")
 	t.Cleanup(func() { kubectl("", "delete", "rlt", "columns") })

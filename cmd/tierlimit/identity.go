@@ -100,11 +100,11 @@ func (o *identityOptions) validateAuth() error {
 		if header.value != "" && !httpguts.ValidHeaderFieldName(header.value) {
 			return fmt.Errorf("--%s is %q, which is not the name of a header", header.flag, header.value)
 		}
-		if name := strings.ToLower(header.value); name != "" && seen[name] {
+		name := strings.ToLower(header.value)
+		if name != "" && seen[name] {
 			return fmt.Errorf("--%s is %q, which another of the --auth-*-header flags names already", header.flag, header.value)
-		} else {
-			seen[name] = true
 		}
+		seen[name] = true
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tierlimit/tierlimit/internal/clustertest"
+	"github.com/tierlimit/tierlimit/internal/proxytest"
 )
 
 // TestPrintIngressNginx compares what the program prints with the files of this repository.
@@ -88,7 +89,7 @@ func TestIdentityFlags(t *testing.T) {
 
 // TestOtherListeners asks the two listeners that are off by default.
 func TestOtherListeners(t *testing.T) {
-	envoy, backend := freeAddress(t), freeAddress(t)
+	envoy, backend := proxytest.FreeAddress(t), proxytest.FreeAddress(t)
 	p := start(t, nil, "--tiers", "config/samples", "--ext-authz-bind-address", envoy, "--error-backend", backend+"?tier=free")
 	connection, err := grpc.NewClient(envoy, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -4,10 +4,8 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tierlimit/tierlimit/internal/clustertest"
+	"github.com/tierlimit/tierlimit/internal/proxytest"
 )
 
 // binary is the program under test, built by TestMain with the race detector.
@@ -52,7 +51,7 @@ type process struct {
 	t                      testing.TB
 	cmd                    *exec.Cmd
 	check, health, metrics string // base URLs
-	log                    *logBuffer
+	log                    *proxytest.Output
 	ended                  chan error
 }
 
@@ -75,10 +74,10 @@ func start(t testing.TB, env []string, args ...string) *process {
 // launch is start without the wait.
 func launch(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	check, health, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
+	check, health, metrics := proxytest.FreeAddress(t), proxytest.FreeAddress(t), proxytest.FreeAddress(t)
 	p := &process{
 		t: t, check: "http://" + check, health: "http://" + health, metrics: metrics,
-		log: new(logBuffer), ended: make(chan error, 1),
+		log: new(proxytest.Output), ended: make(chan error, 1),
 	}
 	p.cmd = exec.Command(binary, append([]string{
 		"--bind-address", check, "--health-probe-bind-address", health, "--metrics-bind-address", metrics,
@@ -208,32 +207,4 @@ func eventually(t testing.TB, what string, condition func() bool) {
 		}
 	}
 	t.Fatalf("it never came true that %s", what)
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// logBuffer collects what a process prints.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -33,6 +33,21 @@ type Cluster struct {
 	arguments   []string  // of the API server that an outage has ended
 }
 
+// New starts a cluster that is stopped when the test ends.
+func New(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
 // Start starts a cluster on free ports of the loopback interface. Stop must be called.
 func Start() (*Cluster, error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
@@ -114,6 +129,16 @@ func (c *Cluster) Kubectl(t testing.TB, kubeconfig, input string, args ...string
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
 	return output.String(), err
+}
+
+// MustKubectl is Kubectl, and fails the test if that does.
+func (c *Cluster) MustKubectl(t testing.TB, kubeconfig, input string, args ...string) string {
+	t.Helper()
+	output, err := c.Kubectl(t, kubeconfig, input, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
 }
 
 // Root returns the root folder of the repository.

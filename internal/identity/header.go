@@ -127,5 +127,3 @@ type anonymous struct{}
 func (anonymous) identify(context.Context, *Request) (Caller, bool, error) {
 	return Caller{Kind: limiter.KindAnonymous, User: "all"}, true, nil
 }
-
-func containsComma(value string) bool { return strings.Contains(value, ",") }

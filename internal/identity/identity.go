@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
@@ -73,9 +74,8 @@ type source interface {
 
 // Sources is an ordered list of ways to find the caller. The first that finds one decides.
 type Sources struct {
-	list  []source
-	names []string
-	last  *Refusal // when none finds one
+	list []source
+	last *Refusal // when none finds one
 }
 
 // Identify returns who is calling. The error is a *Refusal or wraps ErrUnavailable.
@@ -97,7 +97,7 @@ func single(r *Request, name string) (value string, found bool, err error) {
 		return "", false, nil
 	case len(values) > 1:
 		return "", false, malformed("the header %s is given twice", name)
-	case r.Joined && containsComma(values[0]):
+	case r.Joined && strings.Contains(values[0], ","):
 		return "", false, malformed("the header %s is given twice or contains a comma", name)
 	case values[0] == "":
 		return "", false, nil

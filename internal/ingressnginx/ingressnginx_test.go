@@ -80,23 +80,11 @@ func TestHeaders(t *testing.T) {
 
 // TestPatch merges the files into objects of a real API server, by the commands that they name.
 func TestPatch(t *testing.T) {
-	cluster, err := clustertest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := clustertest.New(t)
 	admin := cluster.Kubeconfig(t, "admin", "system:masters")
 	kubectl := func(input string, args ...string) string {
 		t.Helper()
-		output, err := cluster.Kubectl(t, admin, input, args...)
-		if err != nil {
-			t.Fatalf("kubectl %v: %v\n%s", args, err, output)
-		}
-		return output
+		return cluster.MustKubectl(t, admin, input, args...)
 	}
 	kubectl(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ingress-nginx"}}`, "apply", "-f", "-")
 	kubectl(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ingress-nginx-controller", "namespace": "ingress-nginx"},

@@ -32,7 +32,7 @@ func FreeAddress(t testing.TB) string {
 // Program is a running server program.
 type Program struct {
 	cmd    *exec.Cmd
-	output output
+	output Output
 	ended  chan struct{}
 }
 
@@ -97,19 +97,20 @@ func (p *Program) stop() {
 	}
 }
 
-// output is a buffer that a program writes to while a test reads it.
-type output struct {
+// Output collects what a program prints, while a test reads it.
+type Output struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
 }
 
-func (o *output) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buffer.Write(p)
 }
 
-func (o *output) String() string {
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buffer.String()

@@ -24,10 +24,7 @@ type traefikCluster struct {
 // apply applies objects.
 func (c traefikCluster) apply(t *testing.T, objects string) {
 	t.Helper()
-	output, err := c.Kubectl(t, c.admin, objects, "apply", "--server-side", "--validate=strict", "-f", "-")
-	if err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	c.MustKubectl(t, c.admin, objects, "apply", "--server-side", "--validate=strict", "-f", "-")
 }
 
 // applyExample applies a file of examples with other texts.
@@ -50,15 +47,7 @@ func (c traefikCluster) external(t *testing.T, namespace, name, address string) 
 
 // TestTraefikKubernetes runs the Kubernetes form of the recipe, read by Traefik from an API server.
 func TestTraefikKubernetes(t *testing.T) {
-	cluster, err := clustertest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := clustertest.New(t)
 	c := traefikCluster{Cluster: cluster, admin: cluster.Kubeconfig(t, "admin", "system:masters")}
 	definitions, err := os.ReadFile(built(t, "traefik-crds.yaml"))
 	if err != nil {

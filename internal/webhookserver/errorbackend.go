@@ -26,22 +26,28 @@ type errorBackend struct {
 // same Ingress: "tier=free&route=chat". It answers 429 to a caller who is over the budget now, and
 // to all others the status with which they were refused.
 func (h *Handler) ErrorBackend(query string) (http.Handler, error) {
-	if err := ValidateParameters(query); err != nil {
+	params, err := parseStatic(query)
+	if err != nil {
 		return nil, err
 	}
-	params, err := inQuery.parse(query)
 	// Another auth service has been asked already; here it would be told what the client makes up.
 	params.auth = authNone
-	return errorBackend{handler: h, parameters: params}, err
+	return errorBackend{handler: h, parameters: params}, nil
 }
 
 // ValidateParameters returns an error unless a query could be that of a check.
 func ValidateParameters(query string) error {
+	_, err := parseStatic(query)
+	return err
+}
+
+// parseStatic reads a query before there are tiers to look up, and so refuses names that none can have.
+func parseStatic(query string) (parameters, error) {
 	params, err := inQuery.parse(query)
 	if err == nil && params.tier != "" {
 		err = validateTierName(params.tier)
 	}
-	return err
+	return params, err
 }
 
 func (b errorBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -5,11 +5,9 @@ package webhookserver
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -101,10 +99,8 @@ func requestOf(attributes *authv3.AttributeContext) identity.Request {
 	describe(r.Header, request.GetMethod(), request.GetHost(), request.GetPath())
 	r.Header["X-Forwarded-Proto"] = []string{request.GetScheme()}
 	delete(r.Header, "X-Real-Ip")
-	source := attributes.GetSource().GetAddress().GetSocketAddress()
-	if address, err := netip.ParseAddr(source.GetAddress()); err == nil {
+	if address, err := netip.ParseAddr(attributes.GetSource().GetAddress().GetSocketAddress().GetAddress()); err == nil {
 		r.Header["X-Real-Ip"] = []string{address.String()}
-		r.Peer = net.JoinHostPort(address.String(), strconv.FormatUint(uint64(source.GetPortValue()), 10))
 	}
 	return r
 }

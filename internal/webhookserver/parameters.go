@@ -153,12 +153,10 @@ func (p *parameters) counts(method string) bool {
 	return true
 }
 
-// errTierName is a tier that no RateLimitTier can be named.
-var errTierName = errors.New("cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'")
-
+// validateTierName refuses a name that no RateLimitTier can have.
 func validateTierName(name string) error {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("parameter \"tier\" is %.70q, which %w", name, errTierName)
+		return fmt.Errorf("parameter \"tier\" is %.70q, which cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'", name)
 	}
 	return nil
 }
