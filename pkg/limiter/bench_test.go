@@ -52,10 +52,7 @@ func BenchmarkCheckAll(b *testing.B) {
 
 // BenchmarkCheckAllWithoutRedis is what a check costs in the process itself.
 func BenchmarkCheckAllWithoutRedis(b *testing.B) {
-	s, err := NewSlidingWindow(scripter{reply: []any{int64(0), int64(4), int64(99)}}, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := over(answering{reply: []any{int64(0), int64(4), int64(99)}})
 	subject := Subject{User: user, Tenant: "acme", Route: "export"}
 	limits := []Limit{{5, time.Minute}, {100, day}}
 	b.ReportAllocs()

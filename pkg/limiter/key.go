@@ -32,6 +32,9 @@ const (
 	KindKey Kind = "key"
 	// KindAnonymous is everybody of whom nothing is known.
 	KindAnonymous Kind = "anonymous"
+	// KindUpstream is not a caller: its log is that of everybody who is let through to a service,
+	// which User names.
+	KindUpstream Kind = "upstream"
 )
 
 // Subject is whose budget a check speaks of. Two subjects that differ in any field never share
@@ -71,7 +74,17 @@ func (s Subject) validate() error {
 // 128 bytes is replaced by "%sha256." and its hash in hex; a user of another kind than KindUser
 // begins with '%', the kind and '.'. No percent-encoding looks like either, so that different
 // subjects have different keys. The key of an invalid subject or window means nothing.
-func (s Subject) Key(window time.Duration) string {
+func (s Subject) Key(window time.Duration) string { return s.key(window, false) }
+
+// ClusterKey returns the name of the same log in a Redis Cluster, where a hash tag keeps all logs of
+// a user in one slot, so that one script can use them together:
+//
+//	[tenant:]ratelimit:[route:]{user}:window_seconds
+//
+// for example "ratelimit:{user_8421}:60".
+func (s Subject) ClusterKey(window time.Duration) string { return s.key(window, true) }
+
+func (s Subject) key(window time.Duration, tagged bool) string {
 	key := make([]byte, 0, 64)
 	if s.Tenant != "" {
 		key = appendName(key, s.Tenant)
@@ -83,12 +96,18 @@ func (s Subject) Key(window time.Duration) string {
 		key = appendName(key, s.Route)
 		key = append(key, ':')
 	}
+	if tagged {
+		key = append(key, '{')
+	}
 	if s.Kind != KindUser {
 		key = append(key, '%')
 		key = append(key, s.Kind...)
 		key = append(key, '.')
 	}
 	key = appendPart(key, s.User)
+	if tagged {
+		key = append(key, '}')
+	}
 	key = append(key, ':')
 	key = strconv.AppendInt(key, int64(window/time.Second), 10)
 	return string(key)

@@ -31,7 +31,7 @@ var (
 
 	// ErrCircuitOpen is wrapped by the error for a check that Redis was not asked about, because it
 	// has not answered the last ones. Nothing was charged.
-	ErrCircuitOpen = errors.New("not asked")
+	ErrCircuitOpen = errors.New("circuit open")
 )
 
 // Limit is so many requests in any stretch of time as long as the window.

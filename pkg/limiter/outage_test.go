@@ -54,11 +54,14 @@ func TestRedisDownIsAnErrorAtOnceAndPassesByItself(t *testing.T) {
 	limit := Limit{10, time.Minute}
 	admit(t, s, 1, limit)
 	server.Stop()
-	for range 30 {
+	for i := range 30 {
 		d, err := s.CheckAll(context.Background(), Subject{User: user}, limit)
-		// Refused, not timed out: the call did not use up the minute that it had.
-		if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Redis is down: got %+v, %v, want that the connection is refused", d, err)
+		// Refused, not timed out: the call did not use up the minute that it had. Then not even tried.
+		if refused := errors.Is(err, syscall.ECONNREFUSED); !refused && (i < tripAfter || !errors.Is(err, ErrCircuitOpen)) {
+			t.Errorf("check %d while Redis is down: got %+v, %v, want that the connection is refused or, from the sixth on, the circuit open", i+1, d, err)
+		}
+		if i == tripAfter && !s.CircuitOpen() {
+			t.Error("the circuit is not open")
 		}
 		if errors.Is(err, ErrReply) || errors.Is(err, ErrInvalid) || verdictOf(d) != (verdict{}) {
 			t.Errorf("Redis is down: got %+v, %v", d, err)

@@ -47,7 +47,7 @@ func TestUserOfRedisNeedsNoMoreThanDocumented(t *testing.T) {
 	if _, err := s.Check(ctx, user, 5, time.Minute); err != nil {
 		t.Errorf("a user without a tenant: %v", err)
 	}
-	if err := s.client.Eval(ctx, "return redis.call('GET', KEYS[1])", []string{"other"}).Err(); err == nil ||
+	if err := must(NewClient("redis://tierlimit:secret@"+server.Addr()))(t).Eval(ctx, "return redis.call('GET', KEYS[1])", []string{"other"}).Err(); err == nil ||
 		!strings.Contains(err.Error(), "ACL") && !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("the account of this test may do more than documented: %v", err)
 	}

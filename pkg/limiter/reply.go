@@ -27,7 +27,7 @@ func decide(reply any, budgets []Budget) (Decision, error) {
 			return d, nil
 		}
 	}
-	return Decision{}, fmt.Errorf("limiter: %w: %v", ErrReply, reply)
+	return Decision{}, fmt.Errorf("%w: %v", ErrReply, reply)
 }
 
 // rejected is the decision to reject for so many microseconds.

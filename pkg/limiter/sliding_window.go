@@ -4,8 +4,8 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,18 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed sliding_window.lua
-var slidingWindowSource string
-
-// slidingWindow is called by its SHA-1 (EVALSHA). When Redis has lost it, by SCRIPT FLUSH, restart
-// or failover, that one call repeats it in full (EVAL), which loads it again.
-var slidingWindow = redis.NewScript(slidingWindowSource)
-
 const (
 	// DefaultTimeout bounds a check when Options.Timeout is 0.
 	DefaultTimeout = time.Second
 	// MaxTimeout is the largest Options.Timeout.
 	MaxTimeout = time.Minute
+	// MaxDenyMemory is the largest Options.DenyMemory.
+	MaxDenyMemory = time.Minute
 )
 
 // Options configures a SlidingWindow.
@@ -33,37 +28,54 @@ type Options struct {
 	// Timeout is the longest that one check may take, waiting for a connection and repeated
 	// attempts included. 0 to MaxTimeout; 0 means DefaultTimeout.
 	Timeout time.Duration
+	// DenyMemory is the longest time for which a rejection is remembered in this process: until then,
+	// and not beyond the end of the wait, the same subject with the same limits is rejected without
+	// asking Redis. 0 to MaxDenyMemory; 0 remembers nothing. It is also how long a log that was
+	// cleared may still be taken for full.
+	DenyMemory time.Duration
 }
 
 // SlidingWindow checks requests against an exact sliding-window log kept in Redis. It is safe for
 // concurrent use, and any number of processes may share the same Redis.
 type SlidingWindow struct {
-	client  redis.Scripter
+	store   store
+	apart   bool // budgets are in different places, and one script cannot decide on them together
 	timeout time.Duration
 	members *members
+	denials *denials
 	now     func() string // what the script gets as the time; "" for Redis's own, tests differ
 }
 
-// NewSlidingWindow returns a limiter over a Redis client. The client must obey the deadline of a
-// context (ContextTimeoutEnabled in its options), or else a Redis that has stopped answering would
-// hold up the callers: a *redis.Client that does not is refused. NewClient makes one that does.
-func NewSlidingWindow(client redis.Scripter, options Options) (*SlidingWindow, error) {
-	if c, ok := client.(*redis.Client); ok && !c.Options().ContextTimeoutEnabled {
-		return nil, errors.New("limiter: the Redis client ignores deadlines: set ContextTimeoutEnabled in its redis.Options")
-	}
+// NewSlidingWindow returns a limiter over a client of one Redis, of Sentinel or of Redis Cluster.
+// The client must obey the deadline of a context (ContextTimeoutEnabled in its options), or else a
+// Redis that has stopped answering would hold up the callers: one that does not is refused.
+// NewClient makes one that does.
+func NewSlidingWindow(client redis.UniversalClient, options Options) (*SlidingWindow, error) {
 	if options.Timeout < 0 || options.Timeout > MaxTimeout {
 		return nil, fmt.Errorf("limiter: a timeout of %v is outside 0 to %v", options.Timeout, MaxTimeout)
 	}
-	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
+	if options.DenyMemory < 0 || options.DenyMemory > MaxDenyMemory {
+		return nil, fmt.Errorf("limiter: a deny memory of %v is outside 0 to %v", options.DenyMemory, MaxDenyMemory)
 	}
+	timeout := cmp.Or(options.Timeout, DefaultTimeout)
+	store, err := newStore(client, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("limiter: %w", err)
+	}
+	_, apart := store.(*cluster)
 	return &SlidingWindow{
-		client:  client,
-		timeout: options.Timeout,
+		store:   store,
+		apart:   apart,
+		timeout: timeout,
 		members: newMembers(),
+		denials: newDenials(options.DenyMemory),
 		now:     func() string { return "" },
 	}, nil
 }
+
+// CircuitOpen returns whether checks are answered with ErrCircuitOpen now, or some of them in a
+// cluster, because Redis does not answer.
+func (s *SlidingWindow) CircuitOpen() bool { return s.store.open() }
 
 // Check asks whether one more request of the user fits into limit requests per window, and
 // charges it if so. It is CheckAll for a Subject that is just a user, with a single Limit.
@@ -94,19 +106,15 @@ func (s *SlidingWindow) LookAll(ctx context.Context, subject Subject, limits ...
 // The error wraps ErrInvalid, ErrReply, ErrCircuitOpen, or else says why Redis could not be asked;
 // the decision is then empty. Whether to let the request pass is the caller's choice.
 func (s *SlidingWindow) CheckBudgets(ctx context.Context, budgets ...Budget) (Decision, error) {
-	return s.ask(ctx, s.members.make(), budgets)
+	return s.ask(ctx, true, budgets)
 }
 
 // LookBudgets is CheckBudgets without the charge.
 func (s *SlidingWindow) LookBudgets(ctx context.Context, budgets ...Budget) (Decision, error) {
-	return s.ask(ctx, noMember, budgets)
+	return s.ask(ctx, false, budgets)
 }
 
-// noMember makes the script only look.
-const noMember = ""
-
-// ask runs the script for a member.
-func (s *SlidingWindow) ask(ctx context.Context, member string, budgets []Budget) (Decision, error) {
+func (s *SlidingWindow) ask(ctx context.Context, charge bool, budgets []Budget) (Decision, error) {
 	budgets, err := normalized(budgets)
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: %w", err)
@@ -116,24 +124,75 @@ func (s *SlidingWindow) ask(ctx context.Context, member string, budgets []Budget
 			return Decision{Limit: b.Limits[zero], Budget: i}, nil
 		}
 	}
+	if rejection, ok := s.denials.recall(budgets); ok {
+		return rejection, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	keys, args := s.call(member, budgets)
-	reply, err := slidingWindow.Run(ctx, s.client, keys, args...).Result()
+	sent := s.denials.now()
+	var d Decision
+	switch {
+	case !charge:
+		d, err = s.look(ctx, budgets)
+	case s.apart && len(budgets) > 1:
+		d, err = s.chargeApart(ctx, budgets)
+	default:
+		d, err = s.run(ctx, s.members.make(budgets), "", budgets)
+	}
+	if err != nil {
+		return Decision{}, fmt.Errorf("limiter: %w", err)
+	}
+	if !d.Allowed {
+		s.denials.remember(budgets[d.Budget], d, sent)
+	}
+	return d, nil
+}
+
+// noMember makes the script only look.
+const noMember = ""
+
+// look asks whether a request would be admitted.
+func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, error) {
+	if !s.apart {
+		return s.run(ctx, noMember, "", budgets)
+	}
+	return eachApart(budgets, func(b []Budget) (Decision, error) { return s.run(ctx, noMember, "", b) })
+}
+
+// run executes the script for budgets whose logs are in one place. With a lease, in microseconds,
+// the charge is a reservation for that long.
+func (s *SlidingWindow) run(ctx context.Context, member, lease string, budgets []Budget) (Decision, error) {
+	reply, err := s.store.do(ctx, s.call(member, lease, budgets))
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return Decision{}, fmt.Errorf("limiter: asking Redis: %w", err)
+		return Decision{}, fmt.Errorf("asking Redis: %w", err)
 	}
 	return decide(reply, budgets)
 }
 
-// call returns the KEYS and ARGV that sliding_window.lua documents.
-func (s *SlidingWindow) call(member string, budgets []Budget) (keys []string, args []any) {
-	args = append(args, member, s.now())
+// call returns the call that sliding_window.lua documents.
+func (s *SlidingWindow) call(member, lease string, budgets []Budget) *call {
+	n := windowsOf(budgets)
+	c := &call{script: slidingWindow, keys: make([]string, 0, n), args: make([]any, 0, 3+2*n)}
+	c.args = append(c.args, member)
 	for _, b := range budgets {
 		for _, l := range b.Limits {
-			keys = append(keys, b.Subject.Key(l.Window))
-			args = append(args, l.Requests, int64(l.Window/time.Second)+1)
+			c.keys = append(c.keys, s.key(b.Subject, l.Window))
+			c.args = append(c.args, l.Requests, int64(l.Window/time.Second)+1)
 		}
 	}
-	return keys, args
+	if now := s.now(); now != "" || lease != "" {
+		c.args = append(c.args, now)
+		if lease != "" {
+			c.args = append(c.args, lease)
+		}
+	}
+	return c
+}
+
+// key returns the name of a log.
+func (s *SlidingWindow) key(subject Subject, window time.Duration) string {
+	if s.apart {
+		return subject.ClusterKey(window)
+	}
+	return subject.Key(window)
 }

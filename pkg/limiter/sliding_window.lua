@@ -9,11 +9,15 @@
 -- ARGV[1]        the member for this request. The caller makes one per request and repeats it
 --                when it repeats the call: a member that is already there is admitted again
 --                and charged once. '' only looks: the reply is the same, nothing is charged.
--- ARGV[2]        the time in microseconds since the epoch, or '' for the server's own (TIME), so
---                that the callers' clocks do not matter. Only tests give a time.
--- ARGV[2i + 1]   the limit of window i in requests, at least 1.
--- ARGV[2i + 2]   how long key i lives after an admission, in whole seconds, at least 2: the length
+-- ARGV[2i]       the limit of window i in requests, at least 1.
+-- ARGV[2i + 1]   how long key i lives after an admission, in whole seconds, at least 2: the length
 --                of window i and one second more.
+-- ARGV[2n + 2]   of n windows; optional: the time in microseconds since the epoch. Absent or '' is
+--                the server's own (TIME), so that the callers' clocks do not matter. Only tests
+--                give a time.
+-- ARGV[2n + 3]   optional: a lease in microseconds. The charge is then a reservation, which leaves
+--                by itself that much later (or with the window, if that is sooner), until
+--                settle.lua turns it into a charge or takes it back.
 --
 -- Reply when admitted:  {0, remaining of window 1, remaining of window 2, ...}
 -- Reply when rejected:  {i, wait}: i is the first window that is full (later ones were not
@@ -23,7 +27,7 @@ local call = redis.call
 local TRIM = 256 -- entries removed by one call at the most: about 0.3 ms of the server's time
 
 local member = ARGV[1]
-local now = tonumber(ARGV[2])
+local now = tonumber(ARGV[2 * #KEYS + 2])
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -33,8 +37,8 @@ end
 local reply, cards, stales = {0}, {}, {}
 local repeated = false
 for i = 1, #KEYS do
-  local key, limit = KEYS[i], tonumber(ARGV[2 * i + 1])
-  local horizon = now - (ARGV[2 * i + 2] - 1) * 1000000
+  local key, limit = KEYS[i], tonumber(ARGV[2 * i])
+  local horizon = now - (ARGV[2 * i + 1] - 1) * 1000000
   local card = call('ZCARD', key)
   local stale = 0
   if card >= limit then
@@ -61,9 +65,10 @@ if repeated or member == '' then
 end
 
 -- Every window has room: charge them all. Only an admission moves the expiry.
+local lease = ARGV[2 * #KEYS + 3]
 local score = string.format('%.0f', now)
 for i = 1, #KEYS do
-  local key, stale = KEYS[i], stales[i]
+  local key, life, stale = KEYS[i], ARGV[2 * i + 1], stales[i]
   if stale > 0 then
     if stale == cards[i] then
       call('UNLINK', key)
@@ -71,7 +76,18 @@ for i = 1, #KEYS do
       call('ZREMRANGEBYRANK', key, 0, math.min(stale, TRIM) - 1)
     end
   end
+  if lease then
+    -- As old as an entry that leaves when the lease ends.
+    local window = (life - 1) * 1000000
+    score = string.format('%.0f', now - window + math.min(lease, window))
+  end
   reply[i + 1] = reply[i + 1] - call('ZADD', key, 'NX', score, member)
-  call('EXPIRE', key, ARGV[2 * i + 2])
+  if not lease then
+    call('EXPIRE', key, life)
+  elseif stale == cards[i] then
+    call('EXPIRE', key, math.ceil(lease / 1000000) + 1)
+  else
+    call('EXPIRE', key, math.ceil(lease / 1000000) + 1, 'GT') -- what is in it already stays as long as it would
+  end
 end
 return reply

@@ -114,20 +114,21 @@ func TestMemoryPerEntry(t *testing.T) {
 	server := redistest.Start(t)
 	s := newSlidingWindow(t, server.URL(), nil)
 	cases := map[string]struct {
+		limit   int64
 		entries int
 		most    float64
 	}{
-		"AFewInTheMinute": {5, 37},
-		"SixtyAMinute":    {60, 23},
-		"ManyInTheDay":    {15_000, 104},
+		"AFewInTheMinute": {5, 5, 34},
+		"SixtyAMinute":    {60, 60, 23},
+		"ManyInTheDay":    {100_000, 15_000, 104},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			server.Client.FlushAll(context.Background())
 			pipe := server.Client.Pipeline() // CheckAll would take a while for so many
 			for range tc.entries {
-				keys, args := s.call(s.members.make(), []Budget{{Subject{User: user}, []Limit{{MaxRequests, time.Minute}}}})
-				slidingWindow.Eval(context.Background(), pipe, keys, args...)
+				budgets := []Budget{{Subject{User: user}, []Limit{{tc.limit, time.Minute}}}}
+				pipe.Do(context.Background(), s.call(s.members.make(budgets), "", budgets).eval()...)
 			}
 			if _, err := pipe.Exec(context.Background()); err != nil {
 				t.Fatal(err)

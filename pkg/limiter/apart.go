@@ -1,0 +1,138 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// In a Redis Cluster the logs of different subjects are in different slots, and no script sees two
+// of them. A request that is charged to several budgets is therefore decided in two phases:
+//
+//  1. One budget after the other is asked for a reservation: an entry that counts like any other,
+//     but leaves by itself when a lease ends. If one is full, the reservations before it are
+//     released and it is the answer.
+//  2. When all have one, all reservations are turned into charges, at the same time. Only when all
+//     are is the request admitted.
+//
+// A budget is so never exceeded: what is admitted has an entry in every log. A process that ends in
+// between leaves reservations behind, which lapse; so do those whose release is lost. What remains:
+// if it ends while the charges of phase 2 are on their way to different servers, one log may keep a
+// charge of a request that was not answered, as on a single Redis when it ends before the answer.
+
+// lease returns for how long a reservation counts that is not settled.
+func (s *SlidingWindow) lease() time.Duration { return 2*s.timeout + time.Second }
+
+// chargeApart charges budgets in different slots: all or none.
+func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Decision, error) {
+	member := s.members.make(budgets)
+	lease := strconv.FormatInt(s.lease().Microseconds(), 10)
+	reserved := 0
+	d, err := eachApart(budgets, func(b []Budget) (Decision, error) {
+		reserved++
+		return s.run(ctx, member, lease, b)
+	})
+	switch {
+	case errors.Is(err, ErrCircuitOpen): // the last one was not asked for
+		s.releaseLater(member, budgets[:reserved-1])
+		return Decision{}, err
+	case err != nil: // whether the last one was reserved is not known
+		s.releaseLater(member, budgets[:reserved])
+		return Decision{}, err
+	case !d.Allowed:
+		s.release(ctx, member, budgets[:reserved-1])
+		return d, nil
+	}
+	if err := s.chargeReserved(ctx, member, budgets); err != nil {
+		s.releaseLater(member, budgets)
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+// eachApart asks about one budget after the other, and puts the answers together.
+func eachApart(budgets []Budget, ask func([]Budget) (Decision, error)) (Decision, error) {
+	var all Decision
+	for i := range budgets {
+		d, err := ask(budgets[i : i+1])
+		if err != nil {
+			return Decision{}, err
+		}
+		d.Budget = i
+		if !d.Allowed {
+			return d, nil
+		}
+		for j := range d.Usage {
+			d.Usage[j].Budget = i
+		}
+		usage := append(all.Usage, d.Usage...)
+		if i == 0 || d.Remaining < all.Remaining {
+			all = d
+		}
+		all.Usage = usage
+	}
+	return all, nil
+}
+
+// errLapsed is the error for a reservation that ended before it became a charge.
+var errLapsed = errors.New("a reservation lapsed: Redis was too slow")
+
+// chargeReserved turns the reservations of all budgets into charges.
+func (s *SlidingWindow) chargeReserved(ctx context.Context, member string, budgets []Budget) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, b := range budgets {
+		group.Go(func() error { return s.settle(ctx, "charge", member, b) })
+	}
+	return group.Wait()
+}
+
+// release takes back what was reserved or charged, as far as Redis can be asked: what it misses
+// lapses. It is tried for as long as a lease lasts.
+func (s *SlidingWindow) release(ctx context.Context, member string, budgets []Budget) {
+	ctx, cancel := context.WithTimeout(ctx, s.lease())
+	defer cancel()
+	for _, b := range budgets {
+		for s.settle(ctx, "release", member, b) != nil && wait(ctx, releaseEvery) {
+			continue
+		}
+	}
+}
+
+// releaseLater releases while the caller goes on.
+func (s *SlidingWindow) releaseLater(member string, budgets []Budget) {
+	if len(budgets) > 0 {
+		go s.release(context.Background(), member, budgets)
+	}
+}
+
+// releaseEvery is how long to wait before a release is tried again.
+const releaseEvery = 100 * time.Millisecond
+
+// settle turns a reservation into a charge, or releases it.
+func (s *SlidingWindow) settle(ctx context.Context, what, member string, b Budget) error {
+	c := &call{script: settle, args: []any{member, what}}
+	for _, l := range b.Limits {
+		c.keys = append(c.keys, s.key(b.Subject, l.Window))
+		c.args = append(c.args, int64(l.Window/time.Second)+1)
+	}
+	if now := s.now(); now != "" {
+		c.args = append(c.args, now)
+	}
+	reply, err := s.store.do(ctx, c)
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking Redis: %w", err)
+	case reply == int64(0):
+		return errLapsed
+	case reply != int64(1):
+		return fmt.Errorf("%w: %v", ErrReply, reply)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// cluster is the store in a Redis Cluster. Each primary has a pipeline and a breaker of its own, so
+// that one that does not answer holds up no calls to others.
+type cluster struct {
+	client  *redis.ClusterClient
+	timeout time.Duration
+	servers sync.Map // of *redis.Client, to *server
+}
+
+// retryEvery is how long to wait before a call is tried again when its slot is on the move, or its
+// primary has just been replaced.
+const retryEvery = 10 * time.Millisecond
+
+func (c *cluster) open() bool {
+	open := false
+	c.servers.Range(func(_, s any) bool {
+		open = s.(*server).open()
+		return !open
+	})
+	return open
+}
+
+func (c *cluster) do(ctx context.Context, call *call) (any, error) {
+	primary, err := c.client.MasterForKey(ctx, call.keys[0])
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.server(primary).do(ctx, call)
+	for err != nil && c.mayMoveOn(ctx, err) {
+		// The client itself follows MOVED and ASK, and learns from them where the slots are now.
+		cmd := redis.NewCmd(ctx, call.eval()...)
+		_ = c.client.Process(ctx, cmd)
+		if reply, err = cmd.Result(); err != nil && !wait(ctx, retryEvery) {
+			break
+		}
+	}
+	return reply, err
+}
+
+// mayMoveOn returns whether a call that failed may succeed on another primary, or on the same one
+// soon.
+func (c *cluster) mayMoveOn(ctx context.Context, err error) bool {
+	if !isReply(err) {
+		c.client.ReloadState(ctx) // whoever did not answer may have been replaced
+		return ctx.Err() == nil && !errors.Is(err, ErrCircuitOpen)
+	}
+	for _, prefix := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return ctx.Err() == nil
+		}
+	}
+	return false
+}
+
+// server returns the store in one primary. The client has one *redis.Client for each node.
+func (c *cluster) server(primary *redis.Client) *server {
+	if s, ok := c.servers.Load(primary); ok {
+		return s.(*server)
+	}
+	s, _ := c.servers.LoadOrStore(primary, newServer(primary, c.timeout))
+	return s.(*server)
+}
+
+// wait waits, and returns false if ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,205 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxFlights is how many batches may be on their way to one server before calls wait for the
+	// next. One would leave the connection idle while a batch is decoded; more make batches small.
+	maxFlights = 2
+	// maxBatch bounds the calls of one batch, and so how long Redis works on it without a look at
+	// others: a call takes it about 30 us.
+	maxBatch = 128
+	// lateAfter is when a batch counts as late. Calls do not wait for it any longer: the next batch
+	// takes another connection.
+	lateAfter = 25 * time.Millisecond
+)
+
+// pipeline sends calls to one Redis server, those that come while others are on their way together
+// in one round trip. A call that comes alone is sent at once.
+//
+// This is what go-redis's AutoPipeline is for. Ours exists for the deadlines: each call has its own,
+// which ends the wait whatever the server does, and a batch that is late holds up nobody else.
+type pipeline struct {
+	client *redis.Client
+
+	mu      sync.Mutex
+	waiting []*call
+	flights int // batches on their way that are not late
+}
+
+// attempts is how often a call is sent within the timeout of a check, if no answer comes. A repeat
+// is harmless, since a script ignores a member that it has seen, and takes another connection: one
+// that a firewall has silently dropped does not cost the check.
+const attempts = 3
+
+// minAttempt is the shortest time that one attempt may take.
+const minAttempt = 20 * time.Millisecond
+
+// newPipeline returns a pipeline for checks with a timeout.
+func newPipeline(client *redis.Client, timeout time.Duration) *pipeline {
+	attempt := max(timeout/attempts, minAttempt)
+	if o := client.Options(); o.ReadTimeout <= 0 || o.ReadTimeout > attempt {
+		client = client.WithTimeout(attempt)
+	}
+	return &pipeline{client: client}
+}
+
+// call is one execution of a script.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+
+	ctx   context.Context //nolint:containedctx // it is the call's, and ends with it
+	reply any
+	err   error
+	done  chan struct{} // closed when reply and err are there
+}
+
+// do executes a call. When ctx ends first its error is returned; Redis may still execute the call.
+func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
+	c.ctx, c.done = ctx, make(chan struct{})
+	p.mu.Lock()
+	p.waiting = append(p.waiting, c)
+	if p.flights < maxFlights {
+		p.takeOff()
+	}
+	p.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.reply, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// flight is a goroutine that sends one batch after another while calls wait.
+type flight struct {
+	late bool // it does not count in flights any more
+}
+
+// takeOff starts a flight. The mutex is held.
+func (p *pipeline) takeOff() {
+	p.flights++
+	f := &flight{}
+	batch := p.nextBatch()
+	go p.fly(f, batch)
+}
+
+func (p *pipeline) fly(f *flight, batch []*call) {
+	for len(batch) > 0 {
+		alarm := time.AfterFunc(lateAfter, func() { p.isLate(f) })
+		p.send(batch)
+		alarm.Stop()
+		p.mu.Lock()
+		if f.late {
+			p.mu.Unlock()
+			return
+		}
+		batch = p.nextBatch()
+		if len(batch) == 0 {
+			p.flights--
+		}
+		p.mu.Unlock()
+	}
+}
+
+// isLate lets others take off while a flight is still waiting for its server.
+func (p *pipeline) isLate(f *flight) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.late {
+		return
+	}
+	f.late = true
+	p.flights--
+	if len(p.waiting) > 0 {
+		p.takeOff()
+	}
+}
+
+// nextBatch takes the calls that have waited longest and whose callers still wait for them. The
+// mutex is held.
+func (p *pipeline) nextBatch() []*call {
+	var batch []*call
+	for i, c := range p.waiting {
+		if len(batch) == maxBatch {
+			p.waiting = append(p.waiting[:0], p.waiting[i:]...)
+			return batch
+		}
+		if c.ctx.Err() == nil {
+			batch = append(batch, c)
+		}
+	}
+	clear(p.waiting)
+	p.waiting = p.waiting[:0]
+	return batch
+}
+
+// send executes a batch and tells its callers.
+func (p *pipeline) send(batch []*call) {
+	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(batch))
+	defer cancel()
+	// A server that has lost a script, by SCRIPT FLUSH, restart or failover, gets it again: twice at
+	// the most, since another client may flush it in between.
+	missing := p.execute(ctx, batch, false)
+	for range 2 {
+		if len(missing) == 0 {
+			return
+		}
+		missing = p.execute(ctx, missing, true)
+	}
+	for _, c := range missing {
+		close(c.done)
+	}
+}
+
+// execute sends a batch in one piece, and returns the calls whose script the server does not have.
+// The others are done.
+func (p *pipeline) execute(ctx context.Context, batch []*call, load bool) (missing []*call) {
+	pipe := p.client.Pipeline()
+	commands := make([]*redis.Cmd, len(batch))
+	loaded := map[*script]bool{}
+	for i, c := range batch {
+		if load && !loaded[c.script] {
+			loaded[c.script] = true // for those behind it in the batch as well
+			commands[i] = redis.NewCmd(ctx, c.eval()...)
+		} else {
+			commands[i] = redis.NewCmd(ctx, c.evalSha()...)
+		}
+		_ = pipe.Process(ctx, commands[i]) // only queues
+	}
+	_, err := pipe.Exec(ctx)
+	for i, c := range batch {
+		c.reply, c.err = commands[i].Result()
+		if c.reply == nil && c.err == nil {
+			c.err = err // there was no connection, because of a wrong password for instance
+		}
+		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+			missing = append(missing, c)
+			continue
+		}
+		close(c.done)
+	}
+	return missing
+}
+
+// latestDeadline is when the last caller of a batch stops waiting.
+func latestDeadline(batch []*call) time.Time {
+	var latest time.Time
+	for _, c := range batch {
+		if deadline, _ := c.ctx.Deadline(); deadline.After(latest) {
+			latest = deadline
+		}
+	}
+	return latest
+}

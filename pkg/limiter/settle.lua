@@ -1,0 +1,40 @@
+-- Turns a reservation by sliding_window.lua into a charge, or takes it back, in all windows of one
+-- subject.
+--
+-- KEYS[i]       the sorted set of window i.
+-- ARGV[1]       the member.
+-- ARGV[2]       'charge' or 'release'.
+-- ARGV[i + 2]   how long key i lives after a charge, in whole seconds: the length of window i and
+--               one second more.
+-- ARGV[n + 3]   of n windows; optional: the time in microseconds since the epoch, else the server's.
+--
+-- Reply: 1 when done. 0 when there is no such reservation any more, in one window at least; then
+-- nothing was charged. Both may be repeated.
+
+local call = redis.call
+local member = ARGV[1]
+
+if ARGV[2] == 'release' then
+  for i = 1, #KEYS do
+    call('ZREM', KEYS[i], member)
+  end
+  return 1
+end
+
+local now = tonumber(ARGV[#KEYS + 3])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+for i = 1, #KEYS do
+  local score = call('ZSCORE', KEYS[i], member)
+  if not score or score + 0 <= now - (ARGV[i + 2] - 1) * 1000000 then
+    return 0
+  end
+end
+local score = string.format('%.0f', now)
+for i = 1, #KEYS do
+  call('ZADD', KEYS[i], 'XX', score, member)
+  call('EXPIRE', KEYS[i], ARGV[i + 2])
+end
+return 1

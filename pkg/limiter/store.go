@@ -1,0 +1,113 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+)
+
+// store executes scripts. All keys of a call are in one slot of a Redis Cluster. It returns when ctx
+// ends at the latest.
+type store interface {
+	executor
+	// open returns whether calls fail at once, or some of them, because Redis does not answer.
+	open() bool
+}
+
+type executor interface {
+	do(ctx context.Context, c *call) (any, error)
+}
+
+const (
+	// tripAfter is how many calls must have failed in a row before calls fail without being made.
+	tripAfter = 5
+	// tripFor is for how long they then do, before one call tries again.
+	tripFor = 500 * time.Millisecond
+)
+
+// breaker fails calls at once while the store behind it does not answer: checks do not wait for a
+// Redis that is away, and it is not asked by all of them again and again. An error that Redis itself
+// answers with opens nothing: it has answered.
+type breaker struct {
+	circuit *gobreaker.CircuitBreaker[any]
+}
+
+func newBreaker() breaker {
+	return breaker{gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
+		MaxRequests:  1,
+		Timeout:      tripFor,
+		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
+		IsSuccessful: func(err error) bool { return err == nil || isReply(err) },
+		// The caller has left: that says nothing about Redis.
+		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
+	})}
+}
+
+func (b breaker) do(ctx context.Context, e executor, c *call) (any, error) {
+	reply, err := b.circuit.Execute(func() (any, error) { return e.do(ctx, c) })
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return nil, fmt.Errorf("%w: the last %d checks failed, and one tries again every %v", ErrCircuitOpen, tripAfter, tripFor)
+	}
+	return reply, err
+}
+
+func (b breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
+
+// isReply returns whether an error is an answer of Redis.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// newStore returns the store behind a client.
+func newStore(client redis.UniversalClient, timeout time.Duration) (store, error) {
+	const remedy = "set ContextTimeoutEnabled in its options"
+	switch c := client.(type) {
+	case *redis.Client:
+		if !c.Options().ContextTimeoutEnabled {
+			return nil, errors.New("the Redis client ignores deadlines: " + remedy)
+		}
+		return newServer(c, timeout), nil
+	case *redis.ClusterClient:
+		if !c.Options().ContextTimeoutEnabled {
+			return nil, errors.New("the Redis Cluster client ignores deadlines: " + remedy)
+		}
+		return &cluster{client: c, timeout: timeout}, nil
+	}
+	return nil, fmt.Errorf("a %T is not a client of one Redis, of Sentinel or of Redis Cluster", client)
+}
+
+// openFor is for how long a server that failed is said to be away, if it is not asked again.
+const openFor = 5 * time.Second
+
+// server is the store in one Redis: the only one, the primary that Sentinel names, or one of a
+// cluster.
+type server struct {
+	pipeline *pipeline
+	breaker  breaker
+	failed   atomic.Int64 // when a call failed last, in nanoseconds since the epoch
+}
+
+func newServer(client *redis.Client, timeout time.Duration) *server {
+	return &server{pipeline: newPipeline(client, timeout), breaker: newBreaker()}
+}
+
+func (s *server) do(ctx context.Context, c *call) (any, error) {
+	reply, err := s.breaker.do(ctx, s.pipeline, c)
+	if err != nil {
+		s.failed.Store(time.Now().UnixNano())
+	}
+	return reply, err
+}
+
+func (s *server) open() bool {
+	return s.breaker.open() && time.Since(time.Unix(0, s.failed.Load())) < openFor
+}
