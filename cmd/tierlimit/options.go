@@ -29,11 +29,15 @@ const (
 // off is the bind address of a server that is not wanted.
 const off = "0"
 
+// defaultDenyMemory is short enough for whoever clears a user's log not to notice it.
+const defaultDenyMemory = 250 * time.Millisecond
+
 // options is what the command line and the environment ask for.
 type options struct {
 	tiersDir       string
 	redisURL       string
 	redisTimeout   time.Duration
+	denyMemory     time.Duration
 	bindAddress    string
 	healthAddress  string
 	metricsAddress string
@@ -61,6 +65,7 @@ func flags(o *options) *pflag.FlagSet {
 	fs.StringVar(&o.tiersDir, "tiers", "", "local mode: read RateLimitTiers from the YAML files in `DIR` and follow their changes, instead of from a cluster")
 	fs.StringVar(&o.redisURL, "redis-url", "", "Redis to keep the log in, as redis://[user:password@]host[:port][/database], or rediss:// for TLS; better given as $"+envRedisURL+", since it carries a password; local mode has an embedded store without it")
 	fs.DurationVar(&o.redisTimeout, "redis-timeout", limiter.DefaultTimeout, "longest `time` that a check waits for Redis before the tier's failurePolicy decides")
+	fs.DurationVar(&o.denyMemory, "deny-memory", defaultDenyMemory, "longest `time` for which a rejected caller is rejected again without asking Redis; also how long a log that was cleared may still be taken for full; 0 switches it off")
 	fs.StringVar(&o.defaultTier, "default-tier", "free", "`name` of the tier for checks that name none, or one that does not exist")
 	fs.StringVar(&o.bindAddress, "bind-address", ":8080", "`address` of the check endpoint")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 switches them off")
@@ -152,6 +157,9 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	}
 	if o.redisTimeout <= 0 || o.redisTimeout > limiter.MaxTimeout {
 		return fmt.Errorf("--redis-timeout is %v: use a time above 0 and up to %v, such as 500ms", o.redisTimeout, limiter.MaxTimeout)
+	}
+	if o.denyMemory < 0 || o.denyMemory > limiter.MaxDenyMemory {
+		return fmt.Errorf("--deny-memory is %v: use a time from 0 to %v, such as 250ms", o.denyMemory, limiter.MaxDenyMemory)
 	}
 	if len(validation.IsDNS1123Subdomain(o.defaultTier)) > 0 {
 		return fmt.Errorf("--default-tier is %q, which cannot be the name of a RateLimitTier", o.defaultTier)

@@ -25,7 +25,7 @@ import (
 
 // newServers returns the servers of every replica, bound to their addresses, and the address of the
 // check endpoint.
-func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) ([]manager.Runnable, net.Addr, error) {
+func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) ([]manager.Runnable, net.Addr, error) {
 	handler, err := newHandler(ctx, o, tiers, client, log)
 	if err != nil {
 		return nil, nil, err
@@ -65,8 +65,8 @@ func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.
 }
 
 // newHandler returns what answers checks.
-func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.Scripter, log logr.Logger) (*webhookserver.Handler, error) {
-	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout})
+func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (*webhookserver.Handler, error) {
+	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout, DenyMemory: o.denyMemory})
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,7 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 	if err != nil {
 		return nil, err
 	}
+	webhookserver.RegisterCircuit(ctrlmetrics.Registry, window.CircuitOpen)
 	return webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
