@@ -75,6 +75,7 @@ func TestBudgetsApartAreDecidedLikeBudgetsTogether(t *testing.T) {
 
 func TestRejectionApartIsChargedToNone(t *testing.T) {
 	server, s, c := startApart(t)
+	s.timeout = time.Second
 	minute, shared := Limit{5, time.Minute}, Limit{1, time.Minute}
 	budgets := func(user string) []Budget {
 		return []Budget{{Subject{User: user}, []Limit{minute}}, {everybody, []Limit{shared}}}

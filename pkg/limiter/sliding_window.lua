@@ -76,18 +76,21 @@ for i = 1, #KEYS do
       call('ZREMRANGEBYRANK', key, 0, math.min(stale, TRIM) - 1)
     end
   end
+  local held
   if lease then
     -- As old as an entry that leaves when the lease ends.
     local window = (life - 1) * 1000000
-    score = string.format('%.0f', now - window + math.min(lease, window))
+    held = math.min(lease, window)
+    score = string.format('%.0f', now - window + held)
+    held = math.ceil(held / 1000000) + 1
   end
   reply[i + 1] = reply[i + 1] - call('ZADD', key, 'NX', score, member)
-  if not lease then
+  if not held then
     call('EXPIRE', key, life)
   elseif stale == cards[i] then
-    call('EXPIRE', key, math.ceil(lease / 1000000) + 1)
+    call('EXPIRE', key, held)
   else
-    call('EXPIRE', key, math.ceil(lease / 1000000) + 1, 'GT') -- what is in it already stays as long as it would
+    call('EXPIRE', key, held, 'GT') -- what is in it already stays as long as it would
   end
 end
 return reply
