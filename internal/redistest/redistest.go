@@ -1,7 +1,8 @@
 // Copyright The Tierlimit Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redistest runs a real redis-server for tests. Nothing in it is compiled into Tierlimit.
+// Package redistest runs real redis-servers for tests: one, one with TLS, one with sentinels, a
+// cluster, and any behind a bad network. Nothing in it is compiled into Tierlimit.
 package redistest
 
 import (
@@ -11,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +23,12 @@ import (
 // Server is a redis-server process on a free port of the loopback interface, with an empty data
 // set and no persistence.
 type Server struct {
-	t    testing.TB
-	addr string
-	args []string
-	cmd  *exec.Cmd
+	t      testing.TB
+	addr   string
+	args   []string
+	dir    string
+	cmd    *exec.Cmd
+	frozen bool
 	// Client is connected to the server and meant for looking at it and preparing its data.
 	Client *redis.Client
 }
@@ -35,13 +37,28 @@ type Server struct {
 // Additional arguments are passed to the server: "--requirepass", "secret".
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))), args: args}
-	s.Client = redis.NewClient(&redis.Options{Addr: s.addr, Password: argument(args, "--requirepass")})
+	s := newDataServer(t, freeAddrs(t, 1)[0], args...)
+	s.Restart()
+	return s
+}
+
+// newDataServer is a server that does not run yet.
+func newDataServer(t testing.TB, addr string, args ...string) *Server {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(addr)
+	args = append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no"}, args...)
+	return newServer(t, &redis.Options{Addr: addr, Password: argument(args, "--requirepass")}, args...)
+}
+
+// newServer is a process that does not run yet, with all its arguments and a client's options.
+func newServer(t testing.TB, options *redis.Options, args ...string) *Server {
+	t.Helper()
+	// The folder first: it is removed last, when nothing is written there any more.
+	s := &Server{t: t, addr: options.Addr, args: args, dir: t.TempDir(), Client: redis.NewClient(options)}
 	t.Cleanup(func() {
 		s.stop()
 		_ = s.Client.Close()
 	})
-	s.Restart()
 	return s
 }
 
@@ -61,8 +78,24 @@ func (s *Server) Stop() {
 }
 
 // Restart runs the server again on the same port, with an empty data set, and waits until it
-// answers.
+// answers. A node of a cluster remembers the cluster, a sentinel what it watches.
 func (s *Server) Restart() {
+	s.t.Helper()
+	startAll(s)
+}
+
+// startAll runs servers at the same time and waits until each answers.
+func startAll(servers ...*Server) {
+	for _, s := range servers {
+		s.t.Helper()
+		s.launch()
+	}
+	for _, s := range servers {
+		s.await()
+	}
+}
+
+func (s *Server) launch() {
 	s.t.Helper()
 	if s.cmd != nil {
 		s.t.Fatal("redistest: the server is running already")
@@ -71,28 +104,33 @@ func (s *Server) Restart() {
 	if err != nil {
 		s.t.Fatalf("redistest: %v: install it with 'make setup' or your package manager", err)
 	}
-	host, port, _ := net.SplitHostPort(s.addr)
-	log, err := os.Create(filepath.Join(s.t.TempDir(), "redis.log"))
+	log, err := os.Create(s.log())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(path, append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no"}, s.args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.t.TempDir()
+	cmd := exec.Command(path, s.args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.dir
 	endWithTest(cmd)
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("redistest: starting redis-server: %v", err)
 	}
 	s.cmd = cmd
-	for range 200 {
+}
+
+func (s *Server) await() {
+	s.t.Helper()
+	for range 400 {
 		if s.answers() {
 			return
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	output, _ := os.ReadFile(log.Name())
+	output, _ := os.ReadFile(s.log())
 	s.t.Fatalf("redistest: redis-server on %s does not answer; it printed:\n%s", s.addr, output)
 }
+
+func (s *Server) log() string { return filepath.Join(s.dir, "redis.log") }
 
 // answers reports whether this very process answers, not another that was quicker to take the port.
 func (s *Server) answers() bool {
@@ -101,13 +139,24 @@ func (s *Server) answers() bool {
 }
 
 // Freeze stops the process without ending its connections (SIGSTOP), until Thaw.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	s.frozen = true
+}
 
 // Thaw lets a frozen server go on (SIGCONT).
-func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+func (s *Server) Thaw() {
+	s.t.Helper()
+	s.signal(syscall.SIGCONT)
+	s.frozen = false
+}
 
 func (s *Server) signal(signal syscall.Signal) {
 	s.t.Helper()
+	if s.cmd == nil {
+		s.t.Fatalf("redistest: the server is not running: no %v for it", signal)
+	}
 	if err := s.cmd.Process.Signal(signal); err != nil {
 		s.t.Fatalf("redistest: %v", err)
 	}
@@ -119,18 +168,11 @@ func (s *Server) stop() {
 	}
 	_ = s.cmd.Process.Kill() // also ends a frozen process
 	_ = s.cmd.Wait()
-	s.cmd = nil
+	s.cmd, s.frozen = nil, false
 }
 
-func freePort(t testing.TB) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
-}
+// running reports whether the server can be expected to answer.
+func (s *Server) running() bool { return s.cmd != nil && !s.frozen }
 
 func argument(args []string, name string) string {
 	for i, arg := range args[:max(0, len(args)-1)] {

@@ -4,11 +4,7 @@
 package limiter
 
 import (
-	"bytes"
 	"context"
-	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,12 +130,12 @@ func TestRepeatedRejectionIsAskedAnew(t *testing.T) {
 func TestLostReplyIsChargedOnce(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		cuts   int32
-		reset  bool
+		lose   func(p *redistest.Proxy)
+		lost   int64
 	}{
-		"Closed":     {"The connection ends before the reply.", 1, false},
-		"Reset":      {"The connection is reset before the reply.", 1, true},
-		"ThreeTimes": {"As often as the client tries again.", 3, false},
+		"Closed":     {"The connection ends before the reply.", func(p *redistest.Proxy) { p.Cut(1, "evalsha") }, 1},
+		"Reset":      {"The connection is reset before the reply.", func(p *redistest.Proxy) { p.Reset(1, "evalsha") }, 1},
+		"ThreeTimes": {"As often as the client tries again.", func(p *redistest.Proxy) { p.Cut(3, "evalsha") }, 3},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -147,11 +143,10 @@ func TestLostReplyIsChargedOnce(t *testing.T) {
 			limits := []Limit{{3, time.Minute}, {3, day}}
 			admit(t, direct, 2, limits...) // also loads the script: the call that is cut is the check itself
 
-			proxy := newProxy(t, server.Addr())
-			s := newSlidingWindow(t, "redis://"+proxy.addr, c)
+			proxy := redistest.StartProxy(t, server.Addr())
+			s := newSlidingWindow(t, proxy.URL(), c)
 			check(t, s, Limit{1000, time.Hour}) // opens a connection
-			proxy.reset = tc.reset
-			proxy.cuts.Store(tc.cuts)
+			tc.lose(proxy)
 
 			executed := commands(t, server, func() {
 				want := verdict{Allowed: true, Limit: limits[0], Remaining: 0}
@@ -159,7 +154,7 @@ func TestLostReplyIsChargedOnce(t *testing.T) {
 					t.Errorf("%s got %+v, want %+v", tc.reason, got, want)
 				}
 			})
-			if got, want := executed["evalsha"], int64(tc.cuts)+1; got != want {
+			if got, want := executed["evalsha"], tc.lost+1; got != want {
 				t.Errorf("%s Redis executed the check %d times, want %d: the proxy has to cut after the execution", tc.reason, got, want)
 			}
 			for _, l := range limits {
@@ -171,70 +166,5 @@ func TestLostReplyIsChargedOnce(t *testing.T) {
 				t.Errorf("%s The log is full, got %+v", tc.reason, got)
 			}
 		})
-	}
-}
-
-// proxy forwards connections to a server and can withhold replies.
-type proxy struct {
-	addr  string
-	cuts  atomic.Int32 // so many replies to checks are withheld, and their connections ended
-	reset bool
-}
-
-func newProxy(t *testing.T, server string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{addr: listener.Addr().String()}
-	var wait sync.WaitGroup
-	t.Cleanup(func() {
-		_ = listener.Close()
-		wait.Wait()
-	})
-	wait.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return // closed
-			}
-			wait.Go(func() { p.serve(client.(*net.TCPConn), server) })
-		}
-	})
-	return p
-}
-
-// serve forwards one connection until either side ends it. The client sends one request and waits
-// for its reply, so that what is read in one piece is one request or one reply.
-func (p *proxy) serve(client *net.TCPConn, server string) {
-	defer client.Close()
-	upstream, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", server)
-	if err != nil {
-		return
-	}
-	defer upstream.Close()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buffer)
-		if err != nil {
-			return
-		}
-		isCheck := bytes.Contains(bytes.ToLower(buffer[:n]), []byte("evalsha"))
-		if _, err := upstream.Write(buffer[:n]); err != nil {
-			return
-		}
-		if n, err = upstream.Read(buffer); err != nil { // Redis has executed it now
-			return
-		}
-		if isCheck && p.cuts.Add(-1) >= 0 {
-			if p.reset {
-				_ = client.SetLinger(0)
-			}
-			return
-		}
-		if _, err := client.Write(buffer[:n]); err != nil {
-			return
-		}
 	}
 }
