@@ -117,13 +117,10 @@ const releaseEvery = 100 * time.Millisecond
 
 // settle turns a reservation into a charge, or releases it.
 func (s *SlidingWindow) settle(ctx context.Context, what, member string, b Budget) error {
-	c := &call{script: settle, args: []any{member, what}}
+	c := &call{script: settle, args: []any{member, what}, now: s.now()}
 	for _, l := range b.Limits {
 		c.keys = append(c.keys, s.key(b.Subject, l.Window))
 		c.args = append(c.args, int64(l.Window/time.Second)+1)
-	}
-	if now := s.now(); now != "" {
-		c.args = append(c.args, now)
 	}
 	reply, err := s.store.do(ctx, c)
 	switch {

@@ -41,7 +41,8 @@ func (c *cluster) do(ctx context.Context, call *call) (any, error) {
 	reply, err := c.server(primary).do(ctx, call)
 	for err != nil && c.mayMoveOn(ctx, err) {
 		// The client itself follows MOVED and ASK, and learns from them where the slots are now.
-		cmd := redis.NewCmd(ctx, call.eval()...)
+		call.again = true
+		cmd := redis.NewCmd(ctx, call.command(true)...)
 		_ = c.client.Process(ctx, cmd)
 		if reply, err = cmd.Result(); err != nil && !wait(ctx, retryEvery) {
 			break

@@ -29,20 +29,25 @@ const (
 // This is what go-redis's AutoPipeline is for. Ours exists for the deadlines: each call has its own,
 // which ends the wait whatever the server does, and a batch that is late holds up nobody else.
 type pipeline struct {
-	client *redis.Client
+	client  *redis.Client
+	retries bool // the client repeats calls by itself
 
 	mu      sync.Mutex
-	waiting []*call
+	waiting []*passenger
 	flights int // batches on their way that are not late
 }
 
 // attempts is how often a call is sent within the timeout of a check, if no answer comes. A repeat
-// is harmless, since a script ignores a member that it has seen, and takes another connection: one
+// is harmless, since a script knows a member that it has seen, and takes another connection: one
 // that a firewall has silently dropped does not cost the check.
 const attempts = 3
 
-// minAttempt is the shortest time that one attempt may take.
-const minAttempt = 20 * time.Millisecond
+const (
+	// minAttempt is the shortest time that one attempt may take.
+	minAttempt = 20 * time.Millisecond
+	// backoff is how long to wait before the first repeat, and half as long as before the second.
+	backoff = 8 * time.Millisecond
+)
 
 // newPipeline returns a pipeline for checks with a timeout.
 func newPipeline(client *redis.Client, timeout time.Duration) *pipeline {
@@ -50,16 +55,15 @@ func newPipeline(client *redis.Client, timeout time.Duration) *pipeline {
 	if o := client.Options(); o.ReadTimeout <= 0 || o.ReadTimeout > attempt {
 		client = client.WithTimeout(attempt)
 	}
-	return &pipeline{client: client}
+	return &pipeline{client: client, retries: client.Options().MaxRetries > 0}
 }
 
-// call is one execution of a script.
-type call struct {
-	script *script
-	keys   []string
-	args   []any
-
+// passenger is a call and whoever waits for it.
+type passenger struct {
+	*call
 	ctx   context.Context //nolint:containedctx // it is the call's, and ends with it
+	sent  int             // how often
+	load  bool            // the server does not have the script
 	reply any
 	err   error
 	done  chan struct{} // closed when reply and err are there
@@ -67,16 +71,16 @@ type call struct {
 
 // do executes a call. When ctx ends first its error is returned; Redis may still execute the call.
 func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
-	c.ctx, c.done = ctx, make(chan struct{})
+	p1 := &passenger{call: c, ctx: ctx, done: make(chan struct{})}
 	p.mu.Lock()
-	p.waiting = append(p.waiting, c)
+	p.waiting = append(p.waiting, p1)
 	if p.flights < maxFlights {
 		p.takeOff()
 	}
 	p.mu.Unlock()
 	select {
-	case <-c.done:
-		return c.reply, c.err
+	case <-p1.done:
+		return p1.reply, p1.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -95,7 +99,7 @@ func (p *pipeline) takeOff() {
 	go p.fly(f, batch)
 }
 
-func (p *pipeline) fly(f *flight, batch []*call) {
+func (p *pipeline) fly(f *flight, batch []*passenger) {
 	for len(batch) > 0 {
 		alarm := time.AfterFunc(lateAfter, func() { p.isLate(f) })
 		p.send(batch)
@@ -129,8 +133,8 @@ func (p *pipeline) isLate(f *flight) {
 
 // nextBatch takes the calls that have waited longest and whose callers still wait for them. The
 // mutex is held.
-func (p *pipeline) nextBatch() []*call {
-	var batch []*call
+func (p *pipeline) nextBatch() []*passenger {
+	var batch []*passenger
 	for i, c := range p.waiting {
 		if len(batch) == maxBatch {
 			p.waiting = append(p.waiting[:0], p.waiting[i:]...)
@@ -145,38 +149,38 @@ func (p *pipeline) nextBatch() []*call {
 	return batch
 }
 
-// send executes a batch and tells its callers.
-func (p *pipeline) send(batch []*call) {
+// send executes a batch, repeats what deserves it, and tells the callers.
+func (p *pipeline) send(batch []*passenger) {
 	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(batch))
 	defer cancel()
-	// A server that has lost a script, by SCRIPT FLUSH, restart or failover, gets it again: twice at
-	// the most, since another client may flush it in between.
-	missing := p.execute(ctx, batch, false)
-	for range 2 {
-		if len(missing) == 0 {
+	batch = p.execute(ctx, batch)
+	for i := range attempts + 1 { // one of them because the script was missing
+		if len(batch) == 0 {
 			return
 		}
-		missing = p.execute(ctx, missing, true)
+		if !batch[0].load && !wait(ctx, backoff<<i) {
+			break
+		}
+		batch = p.execute(ctx, batch)
 	}
-	for _, c := range missing {
+	for _, c := range batch {
 		close(c.done)
 	}
 }
 
-// execute sends a batch in one piece, and returns the calls whose script the server does not have.
-// The others are done.
-func (p *pipeline) execute(ctx context.Context, batch []*call, load bool) (missing []*call) {
+// execute sends a batch in one piece, and returns what is to be sent again. The others are done.
+func (p *pipeline) execute(ctx context.Context, batch []*passenger) (again []*passenger) {
 	pipe := p.client.Pipeline()
 	commands := make([]*redis.Cmd, len(batch))
-	loaded := map[*script]bool{}
+	var loaded *script
 	for i, c := range batch {
-		if load && !loaded[c.script] {
-			loaded[c.script] = true // for those behind it in the batch as well
-			commands[i] = redis.NewCmd(ctx, c.eval()...)
-		} else {
-			commands[i] = redis.NewCmd(ctx, c.evalSha()...)
+		c.again = c.again || c.sent > 0 || p.retries
+		commands[i] = redis.NewCmd(ctx, c.command(c.load && loaded != c.script)...)
+		if c.load {
+			loaded = c.script // also for those behind it
 		}
 		_ = pipe.Process(ctx, commands[i]) // only queues
+		c.sent++
 	}
 	_, err := pipe.Exec(ctx)
 	for i, c := range batch {
@@ -184,17 +188,32 @@ func (p *pipeline) execute(ctx context.Context, batch []*call, load bool) (missi
 		if c.reply == nil && c.err == nil {
 			c.err = err // there was no connection, because of a wrong password for instance
 		}
-		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
-			missing = append(missing, c)
+		if c.toRepeat() {
+			again = append(again, c)
 			continue
 		}
 		close(c.done)
 	}
-	return missing
+	return again
+}
+
+// toRepeat returns whether to send a call again, and how.
+func (c *passenger) toRepeat() bool {
+	switch {
+	case c.err == nil || c.ctx.Err() != nil || c.sent > attempts:
+		return false
+	case redis.HasErrorPrefix(c.err, "NOSCRIPT"):
+		// A server that has lost the script, by SCRIPT FLUSH, restart or failover, gets it again.
+		c.load = true
+		return true
+	case !isReply(c.err): // no connection, or it broke
+		return c.sent < attempts
+	}
+	return false
 }
 
 // latestDeadline is when the last caller of a batch stops waiting.
-func latestDeadline(batch []*call) time.Time {
+func latestDeadline(batch []*passenger) time.Time {
 	var latest time.Time
 	for _, c := range batch {
 		if deadline, _ := c.ctx.Deadline(); deadline.After(latest) {

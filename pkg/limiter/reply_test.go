@@ -75,7 +75,7 @@ type answering struct {
 }
 
 func (a answering) do(context.Context, *call) (any, error) { return a.reply, a.err }
-func (a answering) open() bool                              { return false }
+func (a answering) open() bool                             { return false }
 
 // over returns a limiter over a store.
 func over(s store) *SlidingWindow {

@@ -33,15 +33,45 @@ func newScript(file string) *script {
 	return &script{source: string(source), sha: hex.EncodeToString(sum[:])}
 }
 
-func (c *call) evalSha() []any { return c.command("evalsha", c.script.sha) }
+// call is one execution of a script.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+	// again is true when the call may have been executed before.
+	again bool
+	now   string // the time for the script; "" is Redis's own
+	lease string // in microseconds; "" is none
+}
 
-func (c *call) eval() []any { return c.command("eval", c.script.source) }
-
-func (c *call) command(name, script string) []any {
-	words := make([]any, 0, 3+len(c.keys)+len(c.args))
-	words = append(words, name, script, len(c.keys))
+// command returns the command to send. With load the source goes along.
+func (c *call) command(load bool) []any {
+	words := make([]any, 0, 6+len(c.keys)+len(c.args))
+	if load {
+		words = append(words, "eval", c.script.source)
+	} else {
+		words = append(words, "evalsha", c.script.sha)
+	}
+	words = append(words, len(c.keys))
 	for _, key := range c.keys {
 		words = append(words, key)
 	}
-	return append(words, c.args...)
+	words = append(words, c.args...)
+	// Trailing arguments without a value are left out: each costs Redis more than a look at a log.
+	switch {
+	case c.lease != "":
+		return append(words, repeated(c.again), c.now, c.lease)
+	case c.now != "":
+		return append(words, repeated(c.again), c.now)
+	case c.again:
+		return append(words, repeated(c.again))
+	}
+	return words
+}
+
+func repeated(again bool) string {
+	if again {
+		return "1"
+	}
+	return ""
 }

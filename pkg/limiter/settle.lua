@@ -6,7 +6,8 @@
 -- ARGV[2]       'charge' or 'release'.
 -- ARGV[i + 2]   how long key i lives after a charge, in whole seconds: the length of window i and
 --               one second more.
--- ARGV[n + 3]   of n windows; optional: the time in microseconds since the epoch, else the server's.
+-- ARGV[n + 3]   of n windows; optional, of no meaning here.
+-- ARGV[n + 4]   optional: the time in microseconds since the epoch, else the server's.
 --
 -- Reply: 1 when done. 0 when there is no such reservation any more, in one window at least; then
 -- nothing was charged. Both may be repeated.
@@ -21,7 +22,7 @@ if ARGV[2] == 'release' then
   return 1
 end
 
-local now = tonumber(ARGV[#KEYS + 3])
+local now = tonumber(ARGV[#KEYS + 4])
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -32,7 +33,7 @@ for i = 1, #KEYS do
     return 0
   end
 end
-local score = string.format('%.0f', now)
+local score = string.format('%d', now)
 for i = 1, #KEYS do
   call('ZADD', KEYS[i], 'XX', score, member)
   call('EXPIRE', KEYS[i], ARGV[i + 2])

@@ -172,7 +172,7 @@ func (s *SlidingWindow) run(ctx context.Context, member, lease string, budgets [
 // call returns the call that sliding_window.lua documents.
 func (s *SlidingWindow) call(member, lease string, budgets []Budget) *call {
 	n := windowsOf(budgets)
-	c := &call{script: slidingWindow, keys: make([]string, 0, n), args: make([]any, 0, 3+2*n)}
+	c := &call{script: slidingWindow, keys: make([]string, 0, n), args: make([]any, 0, 1+2*n)}
 	c.args = append(c.args, member)
 	for _, b := range budgets {
 		for _, l := range b.Limits {
@@ -180,12 +180,7 @@ func (s *SlidingWindow) call(member, lease string, budgets []Budget) *call {
 			c.args = append(c.args, l.Requests, int64(l.Window/time.Second)+1)
 		}
 	}
-	if now := s.now(); now != "" || lease != "" {
-		c.args = append(c.args, now)
-		if lease != "" {
-			c.args = append(c.args, lease)
-		}
-	}
+	c.now, c.lease = s.now(), lease
 	return c
 }
 
