@@ -47,10 +47,10 @@ type SlidingWindow struct {
 
 // NewSlidingWindow returns a limiter over a Redis client. The client must obey the deadline of a
 // context (ContextTimeoutEnabled in its options), or else a Redis that has stopped answering would
-// hold up the callers: a *redis.Client that does not is refused. NewClient makes one that does.
+// hold up the callers: a client of go-redis that does not is refused. NewClient makes one that does.
 func NewSlidingWindow(client redis.Scripter, options Options) (*SlidingWindow, error) {
-	if c, ok := client.(*redis.Client); ok && !c.Options().ContextTimeoutEnabled {
-		return nil, errors.New("limiter: the Redis client ignores deadlines: set ContextTimeoutEnabled in its redis.Options")
+	if ignoresDeadlines(client) {
+		return nil, errors.New("limiter: the Redis client ignores deadlines: set ContextTimeoutEnabled in its options")
 	}
 	if options.Timeout < 0 || options.Timeout > MaxTimeout {
 		return nil, fmt.Errorf("limiter: a timeout of %v is outside 0 to %v", options.Timeout, MaxTimeout)
