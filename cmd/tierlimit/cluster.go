@@ -20,6 +20,7 @@ import (
 	"github.com/tierlimit/tierlimit/internal/controller"
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
+	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -76,7 +77,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		}
 	}
 	log.Info("answering checks", "version", version(), "address", address.String(),
-		"defaultTier", o.defaultTier, "redis", client.Options().Addr, "disabled", o.disabled)
+		"defaultTier", o.defaultTier, "redis", limiter.Addresses(o.redisURL), "disabled", o.disabled)
 	go lookAtRedis(ctx, o, client, log)
 	return mgr.Start(ctx)
 }

@@ -67,7 +67,7 @@ func withMetrics(o options, servers []manager.Runnable) ([]manager.Runnable, err
 }
 
 // localStore returns a client for the Redis that was asked for or else for the embedded store.
-func localStore(ctx context.Context, group *errgroup.Group, o options, log logr.Logger) (*redis.Client, error) {
+func localStore(ctx context.Context, group *errgroup.Group, o options, log logr.Logger) (redis.UniversalClient, error) {
 	if o.redisURL != "" {
 		client, err := redisClient(o)
 		if err != nil {

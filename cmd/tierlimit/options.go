@@ -63,7 +63,7 @@ func flags(o *options) *pflag.FlagSet {
 	fs.SortFlags = false
 	fs.Usage = func() {} // a wrong flag is one line, not a page
 	fs.StringVar(&o.tiersDir, "tiers", "", "local mode: read RateLimitTiers from the YAML files in `DIR` and follow their changes, instead of from a cluster")
-	fs.StringVar(&o.redisURL, "redis-url", "", "Redis to keep the log in, as redis://[user:password@]host[:port][/database], or rediss:// for TLS; better given as $"+envRedisURL+", since it carries a password; local mode has an embedded store without it")
+	fs.StringVar(&o.redisURL, "redis-url", "", "Redis to keep the log in, as redis://[user:password@]host[:port][/database], redis+sentinel://[user:password@]host[:port],...?master=NAME or redis+cluster://[user:password@]host[:port],...; with rediss instead of redis for TLS; better given as $"+envRedisURL+", since it carries a password; local mode has an embedded store without it")
 	fs.DurationVar(&o.redisTimeout, "redis-timeout", limiter.DefaultTimeout, "longest `time` that a check waits for Redis before the tier's failurePolicy decides")
 	fs.DurationVar(&o.denyMemory, "deny-memory", defaultDenyMemory, "longest `time` for which a rejected caller is rejected again without asking Redis; also how long a log that was cleared may still be taken for full; 0 switches it off")
 	fs.StringVar(&o.defaultTier, "default-tier", "free", "`name` of the tier for checks that name none, or one that does not exist")
@@ -87,6 +87,8 @@ func usage() string {
 
 In a cluster, where it reads RateLimitTier objects:
   ` + envRedisURL + `=redis://:password@redis:6379 tierlimit
+  ` + envRedisURL + `='rediss+sentinel://:password@s1,s2,s3?master=mymaster&tls_ca_file=/etc/redis/ca.crt' tierlimit
+  ` + envRedisURL + `=redis+cluster://:password@r1,r2,r3 tierlimit
 
 Local mode, with RateLimitTiers from YAML files:
   tierlimit --tiers config/samples
@@ -153,7 +155,7 @@ func (o options) validate(fs *pflag.FlagSet) error {
 		return errors.New("--tiers is empty: give the directory with the tiers")
 	}
 	if o.redisURL == "" && !o.local() {
-		return errors.New("no Redis: set " + envRedisURL + " or --redis-url to redis://[user:password@]host[:port]; only local mode (--tiers DIR) works without")
+		return errors.New("no Redis: set " + envRedisURL + " or --redis-url to redis://[user:password@]host[:port], or redis+sentinel:// or redis+cluster:// with their hosts; only local mode (--tiers DIR) works without")
 	}
 	if o.redisTimeout <= 0 || o.redisTimeout > limiter.MaxTimeout {
 		return fmt.Errorf("--redis-timeout is %v: use a time above 0 and up to %v, such as 500ms", o.redisTimeout, limiter.MaxTimeout)

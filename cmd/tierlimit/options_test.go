@@ -47,6 +47,12 @@ func TestWrongCommandLine(t *testing.T) {
 		"BadURLOption":    {args: []string{"--tiers", samples, "--redis-url", "redis://h?pool_size=secret"}, code: 1, want: "invalid pool_size number"},
 		"BadURL":          {args: []string{"--tiers", samples, "--redis-url", "redis://:se/cret@h"}, code: 1, want: "--redis-url (or REDIS_URL): "},
 		"BadEnvURL":       {args: []string{"--tiers", samples}, env: map[string]string{"REDIS_URL": "http://:secret@h"}, code: 1, want: "does not begin with redis://"},
+		"NoMaster":        {args: []string{"--tiers", samples, "--redis-url", "redis+sentinel://:secret@a,b"}, code: 1, want: "--redis-url (or REDIS_URL): the query parameter master is missing"},
+		"SentinelSecret":  {args: []string{"--tiers", samples, "--redis-url", "redis+sentinel://a?master=m&sentinel_password=se@cret"}, code: 1, want: "--redis-url (or REDIS_URL): a '#' or '@' where none can be"},
+		"ClusterDatabase": {args: []string{"--tiers", samples}, env: map[string]string{"REDIS_URL": "redis+cluster://:secret@a,b/1"}, code: 1, want: "Redis Cluster has database 0 only"},
+		"ClusterPort":     {args: []string{"--tiers", samples}, env: map[string]string{"REDIS_URL": "redis+cluster://:secret@a:1,b:99999"}, code: 1, want: "host 2: the port is not a number up to 65535"},
+		"TLSNoFile":       {args: []string{"--tiers", samples, "--redis-url", "rediss://:secret@h?tls_ca_file=/no/such/ca.crt"}, code: 1, want: "--redis-url (or REDIS_URL): tls_ca_file: open /no/such/ca.crt: no such file or directory"},
+		"TLSWithoutTLS":   {args: []string{"--tiers", samples, "--redis-url", "redis://:secret@h?tls_ca_file=/no/such/ca.crt"}, code: 1, want: "the query parameter tls_ca_file needs a URL that begins with rediss"},
 		"NoSuchDir":       {args: []string{"--tiers", "no/such/dir"}, code: 1, want: "--tiers: open no/such/dir: no such file or directory"},
 		"EmptyDir":        {args: []string{"--tiers", empty}, code: 1, want: "no *.yaml file with a RateLimitTier"},
 		"BrokenFile":      {args: []string{"--tiers", broken}, code: 1, want: "free.yaml:1: "},
@@ -101,7 +107,7 @@ func TestHelpAndVersion(t *testing.T) {
 	if code := run(t.Context(), []string{"--help"}, none, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("--help: code %d, %s", code, &stderr)
 	}
-	for _, want := range []string{"--tiers DIR", "--redis-url", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier",
+	for _, want := range []string{"--tiers DIR", "--redis-url", "redis+sentinel://", "redis+cluster://", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier",
 		"--identity list", "--auth-url", "--jwt-jwks-url", "--ext-authz-bind-address", "--error-backend", "--rate-limit-headers", "$REDIS_URL", "IDENTITY_HASH_KEY", "ingress-nginx configmap"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("--help does not mention %s:\n%s", want, &stdout)

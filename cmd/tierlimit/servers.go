@@ -161,7 +161,7 @@ func probes(tiers *tier.Table) http.Handler {
 }
 
 // redisClient returns the client for --redis-url. The error does not contain the URL.
-func redisClient(o options) (*redis.Client, error) {
+func redisClient(o options) (redis.UniversalClient, error) {
 	client, err := limiter.NewClient(o.redisURL)
 	if err != nil {
 		return nil, fmt.Errorf("--redis-url (or %s): %w", envRedisURL, err)
@@ -171,13 +171,13 @@ func redisClient(o options) (*redis.Client, error) {
 
 // lookAtRedis says in the log whether Redis can be used, which a wrong password should not leave
 // to the first check. It only looks: whatever it finds, checks are answered.
-func lookAtRedis(ctx context.Context, o options, client *redis.Client, log logr.Logger) {
+func lookAtRedis(ctx context.Context, o options, client redis.UniversalClient, log logr.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, o.redisTimeout)
 	defer cancel()
 	// TIME is a command that checks use, so that it is allowed to whoever may check.
 	if err := client.Time(ctx).Err(); err != nil {
-		log.Error(err, "Redis cannot be used yet", "address", client.Options().Addr)
+		log.Error(err, "Redis cannot be used yet", "address", limiter.Addresses(o.redisURL))
 		return
 	}
-	log.Info("Redis answers", "address", client.Options().Addr)
+	log.Info("Redis answers", "address", limiter.Addresses(o.redisURL))
 }

@@ -38,7 +38,7 @@ func TestNewClient(t *testing.T) {
 				t.Fatalf("%s %v", tc.reason, err)
 			}
 			defer client.Close()
-			o := client.Options()
+			o := client.(*redis.Client).Options()
 			if o.Network != tc.network || o.Addr != tc.addr || o.Username != tc.user || o.Password != tc.password || o.DB != tc.db || (o.TLSConfig != nil) != tc.tls {
 				t.Errorf("%s got %s %s %q:%q db %d tls %v", tc.reason, o.Network, o.Addr, o.Username, o.Password, o.DB, o.TLSConfig != nil)
 			}
@@ -52,14 +52,16 @@ func TestNewClient(t *testing.T) {
 func TestNewClientUnderstandsQueryParameters(t *testing.T) {
 	client := must(NewClient("redis://redis?pool_size=7&dial_timeout=3s&max_retries=1"))(t)
 	defer client.Close()
-	if o := client.Options(); o.PoolSize != 7 || o.DialTimeout != 3*time.Second || o.MaxRetries != 1 {
+	if o := client.(*redis.Client).Options(); o.PoolSize != 7 || o.DialTimeout != 3*time.Second || o.MaxRetries != 1 {
 		t.Errorf("got pool size %d, dial timeout %v, retries %d", o.PoolSize, o.DialTimeout, o.MaxRetries)
 	}
 }
 
+// secrets are the pieces of the passwords in URLs that are refused; nothing else in an error looks
+// like them.
+var secrets = []string{"hunter", "zwei", "123", "456"}
+
 func TestNewClientRefusesAndKeepsThePasswordToItself(t *testing.T) {
-	// The passwords of these URLs are made of these pieces; nothing else in an error looks like them.
-	secrets := []string{"hunter", "zwei", "123", "456"}
 	cases := map[string]struct{ reason, url string }{
 		"Empty":              {"Nothing is not a URL.", ""},
 		"NoScheme":           {"A host alone is not a URL.", "redis:6379"},
@@ -98,18 +100,41 @@ func TestNewClientRefusesAndKeepsThePasswordToItself(t *testing.T) {
 		"ParameterNotNumber": {"Nor is a bad value.", "redis://:hunter@redis?pool_size=many"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			client, err := NewClient(tc.url)
-			if err == nil {
-				_ = client.Close()
-				t.Fatalf("%s %q was taken: %s", tc.reason, tc.url, client.Options().Addr)
-			}
-			for _, secret := range secrets {
-				if strings.Contains(err.Error(), secret) {
-					t.Errorf("%s The error repeats %q: %v", tc.reason, secret, err)
+		t.Run(name, func(t *testing.T) { refused(t, tc.reason, tc.url) })
+		rest, tcp := strings.CutPrefix(tc.url, "redis://")
+		if !tcp {
+			continue
+		}
+		// What is wrong for a single server is wrong for several.
+		for _, form := range []string{"rediss://", "redis+cluster://", "rediss+cluster://", "redis+sentinel://", "rediss+sentinel://"} {
+			url := form + rest
+			if strings.Contains(form, "sentinel") { // nothing but the mistake is to be wrong
+				separator := "?"
+				if strings.Contains(url, "?") {
+					separator = "&"
 				}
+				url += separator + "master=m"
 			}
-		})
+			t.Run(form+name, func(t *testing.T) { refused(t, tc.reason, url) })
+		}
+	}
+}
+
+// refused expects an error that repeats none of the secrets.
+func refused(t *testing.T, reason, url string) {
+	t.Helper()
+	client, err := NewClient(url)
+	if err == nil {
+		_ = client.Close()
+		t.Fatalf("%s %q was taken: %s", reason, url, Addresses(url))
+	}
+	if shown := Addresses(url); shown != "" {
+		t.Errorf("%s Addresses shows %q of a URL that is not taken", reason, shown)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s The error repeats %q: %v", reason, secret, err)
+		}
 	}
 }
 
@@ -120,6 +145,11 @@ func TestNewSlidingWindowRefusesAClientThatIgnoresDeadlines(t *testing.T) {
 	defer deaf.Close()
 	if _, err := NewSlidingWindow(deaf, Options{}); err == nil || !strings.Contains(err.Error(), "ContextTimeoutEnabled") {
 		t.Errorf("got %v, want an error that names the option to set", err)
+	}
+	deafCluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+	defer deafCluster.Close()
+	if _, err := NewSlidingWindow(deafCluster, Options{}); err == nil || !strings.Contains(err.Error(), "ContextTimeoutEnabled") {
+		t.Errorf("of a Cluster: got %v, want an error that names the option to set", err)
 	}
 	options.ContextTimeoutEnabled = true
 	own := redis.NewClient(options)

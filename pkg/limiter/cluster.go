@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cluster is the store in a Redis Cluster. Each primary has a pipeline and a breaker of its own, so
+// clusterStore is the store in a Redis Cluster. Each primary has a pipeline and a breaker of its own, so
 // that one that does not answer holds up no calls to others.
-type cluster struct {
+type clusterStore struct {
 	client  *redis.ClusterClient
 	timeout time.Duration
 	servers sync.Map // of *redis.Client, to *server
@@ -24,7 +24,7 @@ type cluster struct {
 // primary has just been replaced.
 const retryEvery = 10 * time.Millisecond
 
-func (c *cluster) open() bool {
+func (c *clusterStore) open() bool {
 	open := false
 	c.servers.Range(func(_, s any) bool {
 		open = s.(*server).open()
@@ -33,7 +33,7 @@ func (c *cluster) open() bool {
 	return open
 }
 
-func (c *cluster) do(ctx context.Context, call *call) (any, error) {
+func (c *clusterStore) do(ctx context.Context, call *call) (any, error) {
 	primary, err := c.client.MasterForKey(ctx, call.keys[0])
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (c *cluster) do(ctx context.Context, call *call) (any, error) {
 
 // mayMoveOn returns whether a call that failed may succeed on another primary, or on the same one
 // soon.
-func (c *cluster) mayMoveOn(ctx context.Context, err error) bool {
+func (c *clusterStore) mayMoveOn(ctx context.Context, err error) bool {
 	if !isReply(err) {
 		c.client.ReloadState(ctx) // whoever did not answer may have been replaced
 		return ctx.Err() == nil && !errors.Is(err, ErrCircuitOpen)
@@ -67,7 +67,7 @@ func (c *cluster) mayMoveOn(ctx context.Context, err error) bool {
 }
 
 // server returns the store in one primary. The client has one *redis.Client for each node.
-func (c *cluster) server(primary *redis.Client) *server {
+func (c *clusterStore) server(primary *redis.Client) *server {
 	if s, ok := c.servers.Load(primary); ok {
 		return s.(*server)
 	}

@@ -119,12 +119,28 @@ func admitTogether(t testing.TB, n int, limiters []*SlidingWindow, limits ...Lim
 	return admitted.Load()
 }
 
-// again asks once more with the member of the request before, as a client does that has lost the
-// reply. No other request may have been asked of the limiter in between.
+// again asks once more with the member of the request before, as the pipeline does when it has lost
+// the reply. No other request may have been asked of the limiter in between.
 func again(t testing.TB, s *SlidingWindow, limits ...Limit) verdict {
 	t.Helper()
-	s.members.next.Add(^uint64(0))
+	defer repeat(s)()
 	return check(t, s, limits...)
+}
+
+// repeat makes the next request of the limiter a repeat of the one before, until undone.
+func repeat(s *SlidingWindow) (undo func()) {
+	once := s.store
+	s.store = repeating{once}
+	s.members.next.Add(^uint64(0))
+	return func() { s.store = once }
+}
+
+// repeating is a store that takes every call for one that may have been executed before.
+type repeating struct{ store }
+
+func (r repeating) do(ctx context.Context, c *call) (any, error) {
+	c.again = true
+	return r.store.do(ctx, c)
 }
 
 func key(window time.Duration) string { return Subject{User: user}.Key(window) }

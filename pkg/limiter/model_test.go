@@ -130,10 +130,12 @@ func replay(t testing.TB, s *SlidingWindow, c *clock, all []request, each func(i
 	t.Helper()
 	for i, r := range all {
 		c.advance(r.pause)
+		undo := func() {}
 		if r.repeat {
-			s.members.next.Add(^uint64(0))
+			undo = repeat(s)
 		}
 		got, err := s.CheckAll(context.Background(), Subject{User: r.user}, r.limits...)
+		undo()
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}

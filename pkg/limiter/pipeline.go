@@ -40,7 +40,7 @@ type pipeline struct {
 // attempts is how often a call is sent within the timeout of a check, if no answer comes. A repeat
 // is harmless, since a script knows a member that it has seen, and takes another connection: one
 // that a firewall has silently dropped does not cost the check.
-const attempts = 3
+const attempts = 4
 
 const (
 	// minAttempt is the shortest time that one attempt may take.
@@ -52,7 +52,7 @@ const (
 // newPipeline returns a pipeline for checks with a timeout.
 func newPipeline(client *redis.Client, timeout time.Duration) *pipeline {
 	attempt := max(timeout/attempts, minAttempt)
-	if o := client.Options(); o.ReadTimeout <= 0 || o.ReadTimeout > attempt {
+	if o := client.Options(); o.ReadTimeout <= 0 || o.ReadTimeout > attempt || o.ReadTimeout == askTimeout {
 		client = client.WithTimeout(attempt)
 	}
 	return &pipeline{client: client, retries: client.Options().MaxRetries > 0}

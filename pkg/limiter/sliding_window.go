@@ -6,7 +6,6 @@ package limiter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,7 +61,7 @@ func NewSlidingWindow(client redis.UniversalClient, options Options) (*SlidingWi
 	if err != nil {
 		return nil, fmt.Errorf("limiter: %w", err)
 	}
-	_, apart := store.(*cluster)
+	_, apart := store.(*clusterStore)
 	return &SlidingWindow{
 		store:   store,
 		apart:   apart,
@@ -163,7 +162,7 @@ func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, e
 // the charge is a reservation for that long.
 func (s *SlidingWindow) run(ctx context.Context, member, lease string, budgets []Budget) (Decision, error) {
 	reply, err := s.store.do(ctx, s.call(member, lease, budgets))
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil && err != redis.Nil { //nolint:errorlint // wrapped in another error it is none of this script's replies
 		return Decision{}, fmt.Errorf("asking Redis: %w", err)
 	}
 	return decide(reply, budgets)

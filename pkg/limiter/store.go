@@ -69,18 +69,14 @@ func isReply(err error) bool {
 
 // newStore returns the store behind a client.
 func newStore(client redis.UniversalClient, timeout time.Duration) (store, error) {
-	const remedy = "set ContextTimeoutEnabled in its options"
+	if ignoresDeadlines(client) {
+		return nil, errors.New("the Redis client ignores deadlines: set ContextTimeoutEnabled in its options")
+	}
 	switch c := client.(type) {
 	case *redis.Client:
-		if !c.Options().ContextTimeoutEnabled {
-			return nil, errors.New("the Redis client ignores deadlines: " + remedy)
-		}
 		return newServer(c, timeout), nil
 	case *redis.ClusterClient:
-		if !c.Options().ContextTimeoutEnabled {
-			return nil, errors.New("the Redis Cluster client ignores deadlines: " + remedy)
-		}
-		return &cluster{client: c, timeout: timeout}, nil
+		return &clusterStore{client: c, timeout: timeout}, nil
 	}
 	return nil, fmt.Errorf("a %T is not a client of one Redis, of Sentinel or of Redis Cluster", client)
 }
