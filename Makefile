@@ -40,13 +40,18 @@ test: setup ## Install or build what the tests need, then run them all, with the
 	TIERLIMIT_PROXIES=$$(hack/setup-proxies.sh)
 	TIERLIMIT_OPENAI_SDK=$$(hack/setup-openai.sh)
 	go test -race -count=1 -timeout 20m ./...
+	go -C hack/bench test -race -count=1 ./...
 
 .PHONY: verify
 verify: tools ## Check that generated files are fresh, formatting, vet and lint
 	go mod tidy -diff
+	go -C hack/bench mod tidy -diff
 	hack/verify-generated.sh
 	unformatted=$$(gofmt -l .); [[ -z $$unformatted ]] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
+	go -C hack/bench vet ./...
+	$(BIN)/golangci-lint-kube-api-linter run --allow-parallel-runners
+	cd hack/bench
 	$(BIN)/golangci-lint-kube-api-linter run --allow-parallel-runners
 
 .PHONY: lint
@@ -54,7 +59,12 @@ lint: tools ## Run the linters and let them mend what they can
 	$(BIN)/golangci-lint-kube-api-linter run --fix --allow-parallel-runners
 
 .PHONY: bench
-bench: setup ## Run the benchmarks of the limiter, of identities and of the check endpoint, against a real Redis
+bench: setup build ## Compare with other limiters on this machine and write docs/performance.md; ARGS adds flags
+	go -C hack/bench build -o $(BIN)/bench .
+	$(BIN)/bench -out docs $(ARGS)
+
+.PHONY: bench-go
+bench-go: setup ## Run the benchmarks of the limiter, of identities and of the check endpoint, against a real Redis
 	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/webhookserver
 
 .PHONY: generate

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need from Debian's packages, and nothing when it is there already:
 # redis-server (the store), promtool (tests of the alerts), a C compiler (the race detector), nginx
-# with the modules that ingress-nginx has, HAProxy, and Node.js (an SDK that repeats requests).
+# with the modules that ingress-nginx has, HAProxy, Node.js (an SDK that repeats requests), and wrk
+# (the load of `make bench`).
 set -euo pipefail
 
 packages=()
@@ -15,6 +16,7 @@ nginx_modules=/usr/lib/nginx/modules
 [[ -x /usr/sbin/haproxy ]] || packages+=(haproxy)
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
+command -v wrk >/dev/null || packages+=(wrk)
 ((${#packages[@]})) || exit 0
 
 if ! command -v apt-get >/dev/null; then
