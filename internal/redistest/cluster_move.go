@@ -6,11 +6,13 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 )
 
 const (
-	moveBatch   = 100  // keys that one MIGRATE moves; it stops both servers for that long
+	moveBatch   = 100 // keys that one MIGRATE moves; it stops both servers for that long
+	maxBatches  = 10_000
 	moveTimeout = 5000 // milliseconds that a MIGRATE may wait for the other server
 )
 
@@ -82,10 +84,10 @@ func (c *Cluster) primaries() []*Server {
 	return list
 }
 
-// moveKeys ends because the source takes no new keys for a slot that it is giving away.
+// moveKeys comes to an end because the source takes no new keys for a slot that it is giving away.
 func (c *Cluster) moveKeys(ctx context.Context, slot int, source, target *Server) error {
 	host, port, _ := net.SplitHostPort(target.addr)
-	for {
+	for range maxBatches {
 		keys, err := source.Client.ClusterGetKeysInSlot(ctx, slot, moveBatch).Result()
 		if err != nil || len(keys) == 0 {
 			return err
@@ -102,4 +104,5 @@ func (c *Cluster) moveKeys(ctx context.Context, slot int, source, target *Server
 			return err
 		}
 	}
+	return fmt.Errorf("there are keys left after %d times %d", maxBatches, moveBatch)
 }

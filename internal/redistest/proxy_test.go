@@ -30,6 +30,7 @@ func TestCutLosesRepliesOfWhatWasExecuted(t *testing.T) {
 		"Single":      {"One request.", func(p *Proxy) { p.Cut(1, "incr") }, []string{incr}, "", io.EOF, "1"},
 		"Reset":       {"The same with a reset.", func(p *Proxy) { p.Reset(1, "INCR") }, []string{incr}, "", syscall.ECONNRESET, "1"},
 		"Pipeline":    {"All requests of the write are executed.", func(p *Proxy) { p.Cut(1, "incr") }, []string{ping + incr + ping + strings.Repeat(incr, 99)}, "", io.EOF, "100"},
+		"Slow":        {"Also those that wait.", func(p *Proxy) { p.Cut(1, "incr") }, []string{incr + "*3\r\n$5\r\nBLPOP\r\n$1\r\nx\r\n$3\r\n0.2\r\n" + incr}, "", io.EOF, "2"},
 		"Earlier":     {"Replies to earlier writes arrive.", func(p *Proxy) { p.Cut(1, "incr") }, []string{ping, ping, incr}, "+PONG\r\n+PONG\r\n", io.EOF, "1"},
 		"InTwoPieces": {"The request is forwarded to its end.", func(p *Proxy) { p.Cut(1, "incr") }, []string{incr[:15], incr[15:]}, "", io.EOF, "1"},
 		"NoMarker":    {"Nothing is cut.", func(p *Proxy) { p.Cut(1, "other") }, []string{incr + "*1\r\n$4\r\nQUIT\r\n"}, ":1\r\n+OK\r\n", io.EOF, "1"},

@@ -58,12 +58,25 @@ func StartSentinelWithPassword(t testing.TB, password string, args ...string) *S
 		eventually(t, "starting replicas", func() error { return linked(replica, addrs[0]) })
 	}
 	startAll(s.Sentinels...) // who looks for replicas early looks again only after ten seconds
-	for _, sentinel := range s.Sentinels {
-		// Hidden options of Redis 7. Without them everything works, and takes longer.
-		_ = sentinel.Client.Do(context.Background(), "sentinel", "debug", "info-period", 500, "publish-period", 100).Err()
-	}
+	s.setPeriods(100)        // until they know each other
 	eventually(t, "starting sentinels", s.complete)
+	s.setPeriods(500)
 	return s
+}
+
+// setPeriods makes sentinels look more often than they do by default, by hidden options of Redis 7,
+// and tell each other what they see every so many milliseconds. A sentinel that connects again only
+// after a second takes a new primary for down and replaces it. One that sees a server that should
+// be a replica and is none waits four periods of publishing for news, then makes it a replica: it
+// has to have heard of a new primary by then.
+func (s *Sentinel) setPeriods(publish int) {
+	s.t.Helper()
+	for _, sentinel := range s.Sentinels {
+		if err := sentinel.Client.Do(context.Background(), "sentinel", "debug",
+			"info-period", 500, "ping-period", 200, "publish-period", publish).Err(); err != nil {
+			s.t.Fatalf("redistest: sentinel %s: %v: Redis 7 is needed", sentinel.addr, err)
+		}
+	}
 }
 
 // replicationArgs let a replica copy its primary at once, not after five seconds.
@@ -83,7 +96,7 @@ func (s *Sentinel) newSentinel(addr, password string) *Server {
 		"bind " + host,
 		"port " + port,
 		"sentinel monitor " + SentinelMaster + " " + primaryHost + " " + primaryPort + " 2",
-		"sentinel down-after-milliseconds " + SentinelMaster + " 800",
+		"sentinel down-after-milliseconds " + SentinelMaster + " 1000",
 		"sentinel failover-timeout " + SentinelMaster + " 3000",
 		"sentinel parallel-syncs " + SentinelMaster + " 2",
 	}
@@ -141,8 +154,8 @@ func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + strings.Join(s.Addrs(), ",") + "/?master=" + SentinelMaster
 }
 
-// Primary is the host:port that two sentinels give for the primary. It is that of a dead one until
-// they have agreed on another.
+// Primary is the host:port that all running sentinels give for the primary. It is that of a dead
+// one until they have made another.
 func (s *Sentinel) Primary() string {
 	s.t.Helper()
 	var primary string
@@ -159,13 +172,13 @@ func (s *Sentinel) Primary() string {
 			if len(answer) != 2 {
 				return fmt.Errorf("sentinel %s answers %q", sentinel.addr, answer)
 			}
-			addr := net.JoinHostPort(answer[0], answer[1])
-			if votes[addr]++; votes[addr] == 2 {
-				primary = addr
-				return nil
-			}
+			primary = net.JoinHostPort(answer[0], answer[1])
+			votes[primary]++
 		}
-		return fmt.Errorf("no two agree: %v", votes)
+		if len(votes) != 1 {
+			return fmt.Errorf("they do not agree: %v", votes)
+		}
+		return nil
 	})
 	return primary
 }

@@ -5,6 +5,7 @@ package redistest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,9 @@ func TestSentinelsReplaceThePrimary(t *testing.T) {
 			s.WaitFailover()
 			if got := s.Primary(); got == first {
 				t.Errorf("%s The primary is still %s", tc.reason, got)
+			}
+			if info := s.PrimaryClient().Info(ctx, "replication").Val(); !strings.Contains(info, "connected_slaves:1\r\n") {
+				t.Errorf("%s The other replica has not followed:\n%s", tc.reason, info)
 			}
 			w.goesOn(t)
 			wantValue(t, s.PrimaryClient(), "a", "before")
