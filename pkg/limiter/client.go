@@ -18,6 +18,10 @@ const dialTimeout = time.Second
 // askTimeout bounds one question to a Sentinel or a node of a Cluster.
 const askTimeout = time.Second
 
+// stateInterval is how old the client's picture of a Cluster may become. A primary that is away is
+// noticed sooner.
+const stateInterval = 5 * time.Second
+
 // NewClient returns a client for the Redis at a URL of one of the forms
 //
 //	redis://[user:password@]host[:port][/database]
@@ -170,36 +174,37 @@ func (t *target) failoverOptions() *redis.FailoverOptions {
 func (t *target) clusterOptions() *redis.ClusterOptions {
 	o := t.options
 	return &redis.ClusterOptions{
-		Addrs:                    t.addresses,
-		Username:                 o.Username,
-		Password:                 o.Password,
-		ClientName:               o.ClientName,
-		Protocol:                 o.Protocol,
-		Dialer:                   o.Dialer,
-		TLSConfig:                o.TLSConfig,
-		MaxRedirects:             o.MaxRetries,
-		MinRetryBackoff:          o.MinRetryBackoff,
-		MaxRetryBackoff:          o.MaxRetryBackoff,
-		DialTimeout:              o.DialTimeout,
-		DialerRetries:            o.DialerRetries,
-		ReadTimeout:              o.ReadTimeout,
-		WriteTimeout:             o.WriteTimeout,
-		ContextTimeoutEnabled:    o.ContextTimeoutEnabled,
-		PoolFIFO:                 o.PoolFIFO,
-		PoolSize:                 o.PoolSize,
-		PoolTimeout:              o.PoolTimeout,
-		MaxConcurrentDials:       o.MaxConcurrentDials,
-		MinIdleConns:             o.MinIdleConns,
-		MaxIdleConns:             o.MaxIdleConns,
-		MaxActiveConns:           o.MaxActiveConns,
-		ConnMaxIdleTime:          o.ConnMaxIdleTime,
-		ConnMaxLifetime:          o.ConnMaxLifetime,
-		ConnMaxLifetimeJitter:    o.ConnMaxLifetimeJitter,
-		PipelinePoolSize:         o.PipelinePoolSize,
-		PipelineReadBufferSize:   o.PipelineReadBufferSize,
-		PipelineWriteBufferSize:  o.PipelineWriteBufferSize,
-		DisableIdentity:          o.DisableIdentity,
-		DisableRoutingPolicies:   true, // scripts go by their keys; no need to ask for a list of commands
-		MaintNotificationsConfig: o.MaintNotificationsConfig,
+		Addrs:                      t.addresses,
+		Username:                   o.Username,
+		Password:                   o.Password,
+		ClientName:                 o.ClientName,
+		Protocol:                   o.Protocol,
+		Dialer:                     o.Dialer,
+		TLSConfig:                  o.TLSConfig,
+		MaxRedirects:               o.MaxRetries,
+		MinRetryBackoff:            o.MinRetryBackoff,
+		MaxRetryBackoff:            o.MaxRetryBackoff,
+		DialTimeout:                o.DialTimeout,
+		DialerRetries:              o.DialerRetries,
+		ReadTimeout:                o.ReadTimeout,
+		WriteTimeout:               o.WriteTimeout,
+		ContextTimeoutEnabled:      o.ContextTimeoutEnabled,
+		PoolFIFO:                   o.PoolFIFO,
+		PoolSize:                   o.PoolSize,
+		PoolTimeout:                o.PoolTimeout,
+		MaxConcurrentDials:         o.MaxConcurrentDials,
+		MinIdleConns:               o.MinIdleConns,
+		MaxIdleConns:               o.MaxIdleConns,
+		MaxActiveConns:             o.MaxActiveConns,
+		ConnMaxIdleTime:            o.ConnMaxIdleTime,
+		ConnMaxLifetime:            o.ConnMaxLifetime,
+		ConnMaxLifetimeJitter:      o.ConnMaxLifetimeJitter,
+		PipelinePoolSize:           o.PipelinePoolSize,
+		PipelineReadBufferSize:     o.PipelineReadBufferSize,
+		PipelineWriteBufferSize:    o.PipelineWriteBufferSize,
+		DisableIdentity:            o.DisableIdentity,
+		ClusterStateReloadInterval: stateInterval,
+		DisableRoutingPolicies:     true, // scripts go by their keys; no need to ask for a list of commands
+		MaintNotificationsConfig:   o.MaintNotificationsConfig,
 	}
 }

@@ -39,28 +39,42 @@ func (c *clusterStore) do(ctx context.Context, call *call) (any, error) {
 		return nil, err
 	}
 	reply, err := c.server(primary).do(ctx, call)
-	for err != nil && c.mayMoveOn(ctx, err) {
+	if err == nil || ctx.Err() != nil {
+		return reply, c.noted(ctx, err)
+	}
+	for c.mayMoveOn(ctx, err) {
 		// The client itself follows MOVED and ASK, and learns from them where the slots are now.
 		call.again = true
 		cmd := redis.NewCmd(ctx, call.command(true)...)
 		_ = c.client.Process(ctx, cmd)
-		if reply, err = cmd.Result(); err != nil && !wait(ctx, retryEvery) {
+		reply, err = cmd.Result()
+		if !redis.HasErrorPrefix(err, "TRYAGAIN") || !wait(ctx, retryEvery) {
 			break
 		}
 	}
-	return reply, err
+	return reply, c.noted(ctx, err)
+}
+
+// noted makes the client look for new primaries if one does not answer.
+func (c *clusterStore) noted(ctx context.Context, err error) error {
+	if err != nil && isAway(err) {
+		c.client.ReloadState(ctx)
+	}
+	return err
 }
 
 // mayMoveOn returns whether a call that failed may succeed on another primary, or on the same one
-// soon.
+// when the move of a slot is over, for which it is worth waiting (TRYAGAIN).
 func (c *clusterStore) mayMoveOn(ctx context.Context, err error) bool {
-	if !isReply(err) {
-		c.client.ReloadState(ctx) // whoever did not answer may have been replaced
-		return ctx.Err() == nil && !errors.Is(err, ErrCircuitOpen)
+	if ctx.Err() != nil || errors.Is(err, ErrCircuitOpen) {
+		return false
 	}
-	for _, prefix := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN"} {
+	if !isReply(err) {
+		return true
+	}
+	for _, prefix := range []string{"MOVED", "ASK", "TRYAGAIN", "READONLY"} {
 		if redis.HasErrorPrefix(err, prefix) {
-			return ctx.Err() == nil
+			return true
 		}
 	}
 	return false

@@ -33,9 +33,8 @@ const (
 	tripFor = 500 * time.Millisecond
 )
 
-// breaker fails calls at once while the store behind it does not answer: checks do not wait for a
-// Redis that is away, and it is not asked by all of them again and again. An error that Redis itself
-// answers with opens nothing: it has answered.
+// breaker fails calls at once while the store behind it is away: checks do not wait for a Redis that
+// does not answer, and it is not asked by all of them again and again.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[any]
 }
@@ -45,7 +44,7 @@ func newBreaker() breaker {
 		MaxRequests:  1,
 		Timeout:      tripFor,
 		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
-		IsSuccessful: func(err error) bool { return err == nil || isReply(err) },
+		IsSuccessful: func(err error) bool { return err == nil || !isAway(err) },
 		// The caller has left: that says nothing about Redis.
 		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
 	})}
@@ -60,6 +59,17 @@ func (b breaker) do(ctx context.Context, e executor, c *call) (any, error) {
 }
 
 func (b breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
+
+// isAway returns whether an error says that there is nobody to decide. With any other reply Redis has
+// decided not to.
+func isAway(err error) bool {
+	for _, prefix := range []string{"LOADING", "MASTERDOWN", "CLUSTERDOWN", "READONLY"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return !isReply(err)
+}
 
 // isReply returns whether an error is an answer of Redis.
 func isReply(err error) bool {
