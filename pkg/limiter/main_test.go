@@ -15,6 +15,13 @@ import (
 // TestMain runs one redis-server for the examples, which find it as a user's program would: in
 // REDIS_URL. Tests start their own, so that each has an empty one.
 func TestMain(m *testing.M) {
+	if url := os.Getenv(envWorker); url != "" {
+		if err := work(url, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	p := &process{}
 	server := redistest.Start(p)
 	if err := os.Setenv("REDIS_URL", server.URL()); err != nil {
