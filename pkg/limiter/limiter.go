@@ -20,22 +20,35 @@ const (
 )
 
 var (
-	// ErrInvalid is wrapped by the error for a check that cannot be asked: no user, no limit, or a
-	// kind, limit or window outside its range. It is found before Redis is asked.
+	// ErrInvalid is wrapped by the error for a check that cannot be asked: no user, no limit, a
+	// kind, limit or window outside its range, or one subject twice. It is found before Redis is
+	// asked.
 	ErrInvalid = errors.New("invalid check")
 
 	// ErrReply is wrapped by the error for an answer of Redis that is missing or is not one that
 	// the script gives. Whether the request was charged is then unknown.
 	ErrReply = errors.New("unexpected reply from Redis")
+
+	// ErrCircuitOpen is wrapped by the error for a check that Redis was not asked about, because it
+	// has not answered the last ones. Nothing was charged.
+	ErrCircuitOpen = errors.New("not asked")
 )
 
-// Limit is a budget: so many requests in any stretch of time as long as the window.
+// Limit is so many requests in any stretch of time as long as the window.
 type Limit struct {
 	// Requests is the number of requests admitted in the window, 0 to MaxRequests. 0 admits nobody.
 	// Example: 5.
 	Requests int64
 	// Window is the length of the window, whole seconds, 1 s to MaxWindow. Example: time.Minute.
 	Window time.Duration
+}
+
+// Budget is the limits of one subject.
+type Budget struct {
+	// Subject is whose log is charged.
+	Subject Subject
+	// Limits are what must all have room, each for another window; at least one.
+	Limits []Limit
 }
 
 // Decision is the answer to a check. A rejection is a decision, not an error.
@@ -46,6 +59,8 @@ type Decision struct {
 	// it was admitted, the one with the fewest requests remaining (of equals the shortest).
 	// Example: 5 requests in time.Minute.
 	Limit Limit
+	// Budget is the index of the budget that Limit belongs to, 0 if there is only one.
+	Budget int
 	// Remaining is how many more requests Limit would admit now, 0 when rejected. Example: 4.
 	Remaining int64
 	// RetryAfter is how long to wait until Limit could admit a request like this one: whole
@@ -55,15 +70,20 @@ type Decision struct {
 	// Wait is RetryAfter before it was rounded up, in whole microseconds.
 	// Example: 41_203_518 * time.Microsecond.
 	Wait time.Duration
-	// Usage is what is left of every limit, of the shortest window first. It is empty when rejected:
-	// the windows after the one that rejected were not looked at.
+	// Usage is what is left of every limit, budget by budget and of the shortest window first. It is
+	// empty when rejected: the windows after the one that rejected were not looked at.
 	Usage []Usage
+	// Remembered is true for a rejection that was answered from the memory of this process
+	// (Options.DenyMemory); Redis was not asked.
+	Remembered bool
 }
 
 // Usage is what is left of one limit.
 type Usage struct {
 	// Limit is the limit.
 	Limit Limit
+	// Budget is the index of the budget that it belongs to.
+	Budget int
 	// Remaining is how many more requests it would admit now. Example: 4.
 	Remaining int64
 }
@@ -79,6 +99,33 @@ func (l Limit) validate() error {
 		return fmt.Errorf("%w: a window of %v is not a whole number of seconds", ErrInvalid, l.Window)
 	}
 	return nil
+}
+
+// normalized returns the budgets with the limits of each in the order in which they are checked, the
+// shortest window first. The given slices are left as they are.
+func normalized(budgets []Budget) ([]Budget, error) {
+	if len(budgets) == 0 {
+		return nil, fmt.Errorf("%w: no budget given", ErrInvalid)
+	}
+	for i, b := range budgets {
+		if err := b.Subject.validate(); err != nil {
+			return nil, err
+		}
+		for _, other := range budgets[:i] {
+			if other.Subject == b.Subject {
+				return nil, fmt.Errorf("%w: two budgets for one subject", ErrInvalid)
+			}
+		}
+		limits, err := shortestFirst(b.Limits)
+		if err != nil {
+			return nil, err
+		}
+		if &limits[0] != &b.Limits[0] {
+			budgets = slices.Clone(budgets)
+			budgets[i].Limits = limits
+		}
+	}
+	return budgets, nil
 }
 
 // shortestFirst returns the limits in the order in which they are checked. The given slice is

@@ -40,11 +40,11 @@ func TestLookAllSaysWhatCheckAllWouldAndWritesNothing(t *testing.T) {
 		admit   int
 		want    Decision
 	}{
-		{"an empty log has room", 0, 0, Decision{Allowed: true, Limit: minute, Remaining: 2, Usage: []Usage{{minute, 2}, {aDay, 3}}}},
-		{"one has been charged", 0, 1, Decision{Allowed: true, Limit: minute, Remaining: 1, Usage: []Usage{{minute, 1}, {aDay, 2}}}},
+		{"an empty log has room", 0, 0, Decision{Allowed: true, Limit: minute, Remaining: 2, Usage: []Usage{{Limit: minute, Remaining: 2}, {Limit: aDay, Remaining: 3}}}},
+		{"one has been charged", 0, 1, Decision{Allowed: true, Limit: minute, Remaining: 1, Usage: []Usage{{Limit: minute, Remaining: 1}, {Limit: aDay, Remaining: 2}}}},
 		{"the minute is full", time.Second, 1, Decision{Limit: minute, RetryAfter: 59 * time.Second, Wait: 59 * time.Second}},
 		{"the wait is that of the oldest entry", 30 * time.Second, 0, Decision{Limit: minute, RetryAfter: 29 * time.Second, Wait: 29 * time.Second}},
-		{"what has left does not count, also before it is removed", time.Minute, 0, Decision{Allowed: true, Limit: aDay, Remaining: 1, Usage: []Usage{{minute, 2}, {aDay, 1}}}},
+		{"what has left does not count, also before it is removed", time.Minute, 0, Decision{Allowed: true, Limit: aDay, Remaining: 1, Usage: []Usage{{Limit: minute, Remaining: 2}, {Limit: aDay, Remaining: 1}}}},
 		{"the day is full", 0, 1, Decision{Limit: aDay, RetryAfter: day - 91*time.Second, Wait: day - 91*time.Second}},
 	}
 	for _, step := range steps {

@@ -47,7 +47,7 @@ func (m model) check(now int64, member uint64, user string, limits []Limit) Deci
 		if remaining = max(remaining, 0); !repeated {
 			remaining--
 		}
-		admitted.Usage = append(admitted.Usage, Usage{l, remaining})
+		admitted.Usage = append(admitted.Usage, Usage{Limit: l, Remaining: remaining})
 		if i == 0 || remaining < admitted.Remaining {
 			admitted.Limit, admitted.Remaining = l, remaining
 		}

@@ -27,10 +27,10 @@ func TestDecide(t *testing.T) {
 		want   Decision
 		err    error
 	}{
-		"Admitted":          {"The smallest remaining counts.", array(int64(0), int64(4), int64(99)), two, Decision{Allowed: true, Limit: minute, Remaining: 4, Usage: []Usage{{minute, 4}, {aDay, 99}}}, nil},
-		"AdmittedByTheDay":  {"Also if it is not the first.", array(int64(0), int64(4), int64(3)), two, Decision{Allowed: true, Limit: aDay, Remaining: 3, Usage: []Usage{{minute, 4}, {aDay, 3}}}, nil},
-		"AdmittedLast":      {"None may remain.", array(int64(0), int64(0), int64(0)), two, Decision{Allowed: true, Limit: minute, Usage: []Usage{{minute, 0}, {aDay, 0}}}, nil},
-		"AllRemaining":      {"A repeated request can find a key that an operator has cleared.", array(int64(0), int64(5), int64(100)), two, Decision{Allowed: true, Limit: minute, Remaining: 5, Usage: []Usage{{minute, 5}, {aDay, 100}}}, nil},
+		"Admitted":          {"The smallest remaining counts.", array(int64(0), int64(4), int64(99)), two, Decision{Allowed: true, Limit: minute, Remaining: 4, Usage: []Usage{{Limit: minute, Remaining: 4}, {Limit: aDay, Remaining: 99}}}, nil},
+		"AdmittedByTheDay":  {"Also if it is not the first.", array(int64(0), int64(4), int64(3)), two, Decision{Allowed: true, Limit: aDay, Remaining: 3, Usage: []Usage{{Limit: minute, Remaining: 4}, {Limit: aDay, Remaining: 3}}}, nil},
+		"AdmittedLast":      {"None may remain.", array(int64(0), int64(0), int64(0)), two, Decision{Allowed: true, Limit: minute, Usage: []Usage{{Limit: minute, Remaining: 0}, {Limit: aDay, Remaining: 0}}}, nil},
+		"AllRemaining":      {"A repeated request can find a key that an operator has cleared.", array(int64(0), int64(5), int64(100)), two, Decision{Allowed: true, Limit: minute, Remaining: 5, Usage: []Usage{{Limit: minute, Remaining: 5}, {Limit: aDay, Remaining: 100}}}, nil},
 		"RejectedByMinute":  {"The wait is rounded up.", array(int64(1), second+1), two, Decision{Limit: minute, RetryAfter: 2 * time.Second, Wait: time.Second + time.Microsecond}, nil},
 		"RejectedByDay":     {"A microsecond is at least a second.", array(int64(2), int64(1)), two, Decision{Limit: aDay, RetryAfter: time.Second, Wait: time.Microsecond}, nil},
 		"LongestWait":       {"As long as a duration can be.", array(int64(1), maxWait), two, Decision{Limit: minute, RetryAfter: 9223372036 * time.Second, Wait: 9223372036 * time.Second}, nil},
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := decide(tc.reply, tc.limits)
+			got, err := decide(tc.reply, []Budget{{Limits: tc.limits}})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s -want +got:\n%s", tc.reason, diff)
 			}
@@ -137,7 +137,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
 		limits := all[:1+int(n)%len(all)]
 		reply := replyFrom(data)
-		d, err := decide(reply, limits)
+		d, err := decide(reply, []Budget{{Limits: limits}})
 		named := false
 		for _, l := range limits {
 			named = named || d.Limit == l

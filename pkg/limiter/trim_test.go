@@ -126,7 +126,7 @@ func TestMemoryPerEntry(t *testing.T) {
 			server.Client.FlushAll(context.Background())
 			pipe := server.Client.Pipeline() // CheckAll would take a while for so many
 			for range tc.entries {
-				keys, args := s.call(s.members.make(), Subject{User: user}, []Limit{{MaxRequests, time.Minute}})
+				keys, args := s.call(s.members.make(), []Budget{{Subject{User: user}, []Limit{{MaxRequests, time.Minute}}}})
 				slidingWindow.Eval(context.Background(), pipe, keys, args...)
 			}
 			if _, err := pipe.Exec(context.Background()); err != nil {

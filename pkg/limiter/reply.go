@@ -1,0 +1,96 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limiter
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// maxWait is the longest wait, in microseconds, that a time.Duration of whole seconds can express.
+const maxWait = math.MaxInt64 / int64(time.Second) * (int64(time.Second) / int64(time.Microsecond))
+
+// decide turns the script's reply into a decision.
+func decide(reply any, budgets []Budget) (Decision, error) {
+	numbers, ok := integers(reply)
+	windows := int64(windowsOf(budgets))
+	switch {
+	case !ok || len(numbers) < 2 || numbers[0] < 0 || numbers[0] > windows:
+	case numbers[0] > 0 && len(numbers) == 2 && numbers[1] > 0 && numbers[1] <= maxWait:
+		d := rejected(numbers[1])
+		d.Budget, d.Limit = window(budgets, int(numbers[0]-1))
+		return d, nil
+	case numbers[0] == 0 && int64(len(numbers)) == 1+windows:
+		if d, ok := admitted(numbers[1:], budgets); ok {
+			return d, nil
+		}
+	}
+	return Decision{}, fmt.Errorf("limiter: %w: %v", ErrReply, reply)
+}
+
+// rejected is the decision to reject for so many microseconds.
+func rejected(wait int64) Decision {
+	return Decision{RetryAfter: wholeSeconds(wait), Wait: time.Duration(wait) * time.Microsecond}
+}
+
+// admitted is the decision to admit, with so many requests remaining of each limit, and whether every
+// limit can have that many.
+func admitted(remaining []int64, budgets []Budget) (Decision, bool) {
+	d := Decision{Allowed: true, Usage: make([]Usage, len(remaining))}
+	least := 0
+	for i, r := range remaining {
+		budget, limit := window(budgets, i)
+		if r < 0 || r > limit.Requests {
+			return Decision{}, false
+		}
+		d.Usage[i] = Usage{Limit: limit, Budget: budget, Remaining: r}
+		if r < remaining[least] {
+			least = i
+		}
+	}
+	d.Limit, d.Budget, d.Remaining = d.Usage[least].Limit, d.Usage[least].Budget, remaining[least]
+	return d, true
+}
+
+// windowsOf returns how many limits the budgets have together.
+func windowsOf(budgets []Budget) int {
+	n := 0
+	for _, b := range budgets {
+		n += len(b.Limits)
+	}
+	return n
+}
+
+// window returns the limit at an index into the limits of all budgets, and its budget's index.
+func window(budgets []Budget, i int) (int, Limit) {
+	for budget, b := range budgets {
+		if i < len(b.Limits) {
+			return budget, b.Limits[i]
+		}
+		i -= len(b.Limits)
+	}
+	panic("limiter: no such window")
+}
+
+// integers returns the elements of an array reply, and whether it was one of integers only.
+func integers(reply any) ([]int64, bool) {
+	elements, ok := reply.([]any)
+	if !ok {
+		return nil, false
+	}
+	numbers := make([]int64, len(elements))
+	for i, element := range elements {
+		if numbers[i], ok = element.(int64); !ok {
+			return nil, false
+		}
+	}
+	return numbers, true
+}
+
+// wholeSeconds rounds microseconds, at least 1, up to whole seconds.
+func wholeSeconds(microseconds int64) time.Duration {
+	const second = int64(time.Second / time.Microsecond)
+	return time.Duration((microseconds-1)/second+1) * time.Second
+}
