@@ -101,7 +101,7 @@ func unlimited(t *tier.Tier) answer {
 
 // failure is the answer when Redis could not be asked.
 func failure(t *tier.Tier) answer {
-	if t.FailOpen || t.DryRun {
+	if t.FailurePolicy == tier.FailOpen || t.DryRun {
 		return passed(t)
 	}
 	return answer{

@@ -87,7 +87,7 @@ func budget(name string, perMinute, perDay int64, change ...func(*tier.Tier)) *t
 }
 
 func dryRunTier(t *tier.Tier)   { t.DryRun = true }
-func failOpenTier(t *tier.Tier) { t.FailOpen = true }
+func failOpenTier(t *tier.Tier) { t.FailurePolicy = tier.FailOpen }
 func engaged(until time.Time) func(*tier.Tier) {
 	return func(t *tier.Tier) { t.KillSwitch = tier.KillSwitch{Engaged: true, ExpiresAt: until} }
 }
