@@ -21,12 +21,12 @@ import (
 // limiterFunc is a Limiter for the answers that a real Redis does not give on demand.
 type limiterFunc func(context.Context, limiter.Subject, ...limiter.Limit) (limiter.Decision, error)
 
-func (f limiterFunc) CheckAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
-	return f(ctx, subject, limits...)
+func (f limiterFunc) CheckBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
+	return f(ctx, budgets[0].Subject, budgets[0].Limits...)
 }
 
-func (f limiterFunc) LookAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
-	return f(ctx, subject, limits...)
+func (f limiterFunc) LookBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
+	return f.CheckBudgets(ctx, budgets...)
 }
 
 // endpoint is a check endpoint under test and what it stands on.
@@ -44,7 +44,10 @@ func newEndpoint(decide Limiter, options func(*Options), tiers ...*tier.Tier) *e
 	if options != nil {
 		options(&o)
 	}
-	o.Metrics = NewMetrics(e.registry, e.tiers, o.Disabled)
+	if o.Replicas == nil {
+		o.Replicas = func() int64 { return 1 }
+	}
+	o.Metrics = NewMetrics(e.registry, e.tiers, o.Disabled, o.Replicas)
 	e.Handler = NewHandler(o)
 	return e
 }

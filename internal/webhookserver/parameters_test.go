@@ -136,6 +136,7 @@ func FuzzParseParameters(f *testing.F) {
 			t.Fatalf("net/url refuses %q: %v", query, err)
 		}
 		want := parameters{tier: values.Get("tier"), user: values.Get("user"), tenant: values.Get("tenant"), route: values.Get("route"),
+			upstream: values.Get("upstream"), upstreamPer: values.Get("upstream-per"),
 			methods: values.Get("methods"), exempt: values.Get("exempt"), auth: values.Get("auth")}
 		if got != want {
 			t.Fatalf("%q: %+v, net/url says %+v", query, got, want)
