@@ -124,7 +124,8 @@ func TestUpstream(t *testing.T) {
 
 func TestUpstreamHeadersAndBody(t *testing.T) {
 	server := redistest.Start(t)
-	e := newEndpoint(realLimiter(t, server), nil, budget("free", 5, 100), budget("gpt-4o", 1, 1000), budget("off", 7, 70, engaged(time.Time{})), budget("dry", 0, 70, dryRunTier))
+	e := newEndpoint(realLimiter(t, server), nil, budget("free", 5, 100), budget("gpt-4o", 1, 1000), budget("off", 7, 70, engaged(time.Time{})), budget("dry", 0, 70, dryRunTier),
+		budget("dry-room", 8, 80, dryRunTier), budget("roomy", 9, 90))
 	fields := func(target string) []string {
 		r := e.ask(target)
 		said := []string{fmt.Sprint(r.Code)}
@@ -143,6 +144,8 @@ func TestUpstreamHeadersAndBody(t *testing.T) {
 		{"a switched off cap is all there", "user=b&upstream=off", []string{"200", own + `, "upstream-minute";q=7;w=60, "upstream-day";q=70;w=86400`, `"minute";r=4, "day";r=99, "upstream-minute";r=7, "upstream-day";r=70`}},
 		{"the user's windows go first, whichever is enforced", "user=b&tier=dry&upstream=gpt-4o", []string{"429", `"minute";q=0;w=60, "day";q=70;w=86400, ` + policy, `"upstream-minute";r=0;t=60`}},
 		{"what a tried out cap says is added", "user=b&upstream=dry", []string{"200", own + `, "upstream-minute";q=0;w=60, "upstream-day";q=70;w=86400`, `"minute";r=3, "day";r=98, "upstream-minute";r=0`}},
+		{"also where the cap was asked first", "user=c&tier=dry-room&upstream=roomy", []string{"200", `"minute";q=8;w=60, "day";q=80;w=86400, "upstream-minute";q=9;w=60, "upstream-day";q=90;w=86400`, `"minute";r=7, "day";r=79, "upstream-minute";r=8, "upstream-day";r=89`}},
+		{"or alone", "user=c&tier=off&upstream=roomy", []string{"200", `"minute";q=7;w=60, "day";q=70;w=86400, "upstream-minute";q=9;w=60, "upstream-day";q=90;w=86400`, `"minute";r=7, "day";r=70, "upstream-minute";r=7, "upstream-day";r=88`}},
 		{"without an upstream nothing has changed", "user=b", []string{"200", own, `"minute";r=2, "day";r=97`}},
 	} {
 		if diff := cmp.Diff(tc.want, fields("/check?"+tc.query)); diff != "" {
@@ -157,7 +160,7 @@ func TestUpstreamHeadersAndBody(t *testing.T) {
 	if diff := cmp.Diff(want, problemOf(t, r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for name, want := range map[string]float64{"upstream-minute": 5, "minute": 2} {
+	for name, want := range map[string]float64{"upstream-minute": 6, "minute": 3} {
 		if got := value(t, e.registry, "tierlimit_checks_total", "window", name); got != want {
 			t.Errorf("window %s: %v checks, want %v", name, got, want)
 		}

@@ -282,6 +282,31 @@ func TestLocalIsBounded(t *testing.T) {
 	}
 }
 
+// What a check has looked at may be swept away before it is charged.
+func TestLocalChargesNoLogThatIsGone(t *testing.T) {
+	c := newClock()
+	l := newLocal(t, 10_000, c)
+	users := 0
+	for ; ; users++ {
+		if _, err := l.ask(true, []Budget{{Subject{User: fmt.Sprint(users)}, []Limit{{1, time.Minute}}}}); errors.Is(err, ErrFull) {
+			break
+		}
+		c.advance(time.Millisecond)
+	}
+	c.advance(time.Hour) // all have left, and the first sweep does not reach the last of them
+	last := Budget{Subject: Subject{User: fmt.Sprint(users - 1)}}
+	for i := range 25 {
+		last.Limits = append(last.Limits, Limit{1, time.Duration(i+1) * time.Minute})
+	}
+	for _, want := range []bool{true, false} {
+		d, err := l.ask(true, []Budget{last})
+		if err != nil || d.Allowed != want || !want && d.Limit != last.Limits[0] {
+			t.Fatalf("admitted: %v by %v, %v, want %v", d.Allowed, d.Limit, err, want)
+		}
+		l.verify(t)
+	}
+}
+
 // A burst leaves no empty room behind.
 func TestLocalShrinks(t *testing.T) {
 	c := newClock()
