@@ -65,7 +65,13 @@ func testRights(t *testing.T, cluster *clustertest.Cluster, admin string) {
 		{"patch events.events.k8s.io --namespace=default", "yes"},
 		{"create tokenreviews.authentication.k8s.io", "yes"},
 		{"create subjectaccessreviews.authorization.k8s.io", "yes"},
+		{"list endpointslices.discovery.k8s.io --namespace=tierlimit-system", "yes"},
+		{"watch endpointslices.discovery.k8s.io --namespace=tierlimit-system", "yes"},
 
+		{"list endpointslices.discovery.k8s.io --namespace=default", "no"},
+		{"list endpointslices.discovery.k8s.io --all-namespaces", "no"},
+		{"get endpointslices.discovery.k8s.io --namespace=tierlimit-system", "no"},
+		{"update endpointslices.discovery.k8s.io --namespace=tierlimit-system", "no"},
 		{"create ratelimittiers.tierlimit.dev", "no"},
 		{"update ratelimittiers.tierlimit.dev", "no"},
 		{"patch ratelimittiers.tierlimit.dev", "no"},

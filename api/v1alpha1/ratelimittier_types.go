@@ -60,8 +60,10 @@ type RateLimitTierSpec struct {
 
 	// failurePolicy says what a check answers when Redis cannot be asked.
 	// FailClosed answers 503 (never 429), because unlimited spending is
-	// worse than an outage. FailOpen lets the request pass uncounted. Absent
-	// means FailClosed.
+	// worse than an outage. FailLocal has each replica enforce its share of
+	// the budget in memory: each limit divided by the replicas it knows of,
+	// rounded up. FailOpen lets the request pass uncounted. Absent means
+	// FailClosed.
 	// +default="FailClosed"
 	// +optional
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
@@ -112,12 +114,15 @@ const (
 
 // FailurePolicy says what a check answers when Redis cannot be asked.
 //
-// +kubebuilder:validation:Enum=FailClosed;FailOpen
+// +kubebuilder:validation:Enum=FailClosed;FailLocal;FailOpen
 type FailurePolicy string
 
 const (
 	// FailClosed answers 503 while Redis cannot be asked.
 	FailClosed FailurePolicy = "FailClosed"
+	// FailLocal has each replica enforce its share of the budget in memory
+	// while Redis cannot be asked.
+	FailLocal FailurePolicy = "FailLocal"
 	// FailOpen lets requests pass uncounted while Redis cannot be asked.
 	FailOpen FailurePolicy = "FailOpen"
 )

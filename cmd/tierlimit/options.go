@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,7 +25,12 @@ const (
 	envRedisURL = "REDIS_URL"
 	envDisabled = "RATE_LIMIT_DISABLED"
 	envHashKey  = "IDENTITY_HASH_KEY"
+	// envNamespace is set by the Deployment from the Pod's own metadata.
+	envNamespace = "POD_NAMESPACE"
 )
+
+// maxReplicas is the largest --replicas, more than any Service has.
+const maxReplicas = 100_000
 
 // off is the bind address of a server that is not wanted.
 const off = "0"
@@ -50,9 +56,13 @@ type options struct {
 	headerList     string
 	grpcAddress    string
 	errorBackends  []string
+	firstReplicas  int64
+	service        string
+	namespace      string // of the service; "" if it is not known
 	version        bool
-	disabled       bool   // RATE_LIMIT_DISABLED
-	ending         ending // set while it runs
+	disabled       bool          // RATE_LIMIT_DISABLED
+	ending         ending        // set while it runs
+	replicas       *atomic.Int64 // known now
 }
 
 // local returns whether the tiers come from a directory instead of a cluster.
@@ -74,6 +84,8 @@ func flags(o *options) *pflag.FlagSet {
 	fs.StringArrayVar(&o.errorBackends, "error-backend", nil, "`ADDRESS?PARAMETERS` of an error backend for ingress-nginx without snippets, such as ':8082?tier=free'; once for each set of parameters")
 	fs.StringVar(&o.headerList, "rate-limit-headers", "x-ratelimit,ratelimit,retry-after-ms", "`sets` of headers that tell clients about their budget beside Retry-After; none for none")
 	o.identity.flags(fs)
+	fs.Int64Var(&o.firstReplicas, "replicas", 1, "`number` of replicas that share a budget while Redis is away (failurePolicy FailLocal); with --service until they have been counted")
+	fs.StringVar(&o.service, "service", "", "`name` of the Service whose ready endpoints are the replicas, in the namespace of $"+envNamespace+" or of the service account; not in local mode")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the access to the cluster; without it $KUBECONFIG, ~/.kube/config or the service account of the pod")
 	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` to log: debug, info or error")
 	fs.StringVar(&o.logFormat, "log-format", "", "`format` of the log: text or json (default text in local mode, json in a cluster)")
@@ -101,6 +113,7 @@ Flags:
 Environment:
   ` + envRedisURL + `             the same as --redis-url, which goes first
   ` + envHashKey + `     secret that keys the hashes of credentials, the same on every replica
+  ` + envNamespace + `         namespace of --service
   ` + envDisabled + `   true lets every request of every tier pass (kill switch); Redis is not asked
 `
 }
@@ -122,6 +135,9 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		o.redisURL = getenv(envRedisURL)
 	}
 	o.identity.hashKey = getenv(envHashKey)
+	o.namespace = getenv(envNamespace)
+	o.replicas = new(atomic.Int64)
+	o.replicas.Store(o.firstReplicas)
 	if value := getenv(envDisabled); value != "" {
 		var err error
 		if o.disabled, err = strconv.ParseBool(value); err != nil {
@@ -166,6 +182,9 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	if len(validation.IsDNS1123Subdomain(o.defaultTier)) > 0 {
 		return fmt.Errorf("--default-tier is %q, which cannot be the name of a RateLimitTier", o.defaultTier)
 	}
+	if err := o.validateReplicas(fs); err != nil {
+		return err
+	}
 	if err := o.identity.validate(fs); err != nil {
 		return err
 	}
@@ -177,6 +196,22 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	}
 	if _, err := parseLevel(o.logLevel); err != nil {
 		return err
+	}
+	return nil
+}
+
+func (o options) validateReplicas(fs *pflag.FlagSet) error {
+	switch {
+	case o.firstReplicas < 1 || o.firstReplicas > maxReplicas:
+		return fmt.Errorf("--replicas is %d: use 1 to %d", o.firstReplicas, maxReplicas)
+	case !fs.Changed("service"):
+		return nil
+	case o.local():
+		return errors.New("--service has no effect in local mode: give the number of --replicas")
+	case len(validation.IsDNS1035Label(o.service)) > 0:
+		return fmt.Errorf("--service is %q, which cannot be the name of a Service", o.service)
+	case o.namespace != "" && len(validation.IsDNS1123Label(o.namespace)) > 0:
+		return fmt.Errorf("%s is %q, which cannot be the name of a namespace", envNamespace, o.namespace)
 	}
 	return nil
 }

@@ -77,6 +77,10 @@ func TestWrongCommandLine(t *testing.T) {
 		"BadGRPC":         {args: []string{"--tiers", samples, "--ext-authz-bind-address", "9001"}, code: 2, want: `--ext-authz-bind-address is "9001": use [host]:port`},
 		"BadBackend":      {args: []string{"--tiers", samples, "--error-backend", "?tier=free"}, code: 2, want: `--error-backend is "?tier=free": use [host]:port`},
 		"BackendTier":     {args: []string{"--tiers", samples, "--error-backend", ":0?teir=free"}, code: 2, want: `unknown parameter "teir"`},
+		"NoReplicas":      {args: []string{"--tiers", samples, "--replicas", "0"}, code: 2, want: "--replicas is 0: use 1 to 100000"},
+		"LocalService":    {args: []string{"--tiers", samples, "--service", "tierlimit"}, code: 2, want: "--service has no effect in local mode: give the number of --replicas"},
+		"BadService":      {args: []string{"--service", "Tier limit"}, env: map[string]string{"REDIS_URL": "redis://h"}, code: 2, want: `--service is "Tier limit", which cannot be the name of a Service`},
+		"BadNamespace":    {args: []string{"--service", "tierlimit"}, env: map[string]string{"REDIS_URL": "redis://h", "POD_NAMESPACE": "a.b"}, code: 2, want: `POD_NAMESPACE is "a.b"`},
 		"IngressNginx":    {args: []string{"ingress-nginx"}, code: 2, want: "use 'tierlimit ingress-nginx configmap'"},
 		"IngressNginxBad": {args: []string{"ingress-nginx", "secret"}, code: 2, want: "use 'tierlimit ingress-nginx configmap'"},
 	}
@@ -108,7 +112,7 @@ func TestHelpAndVersion(t *testing.T) {
 		t.Errorf("--help: code %d, %s", code, &stderr)
 	}
 	for _, want := range []string{"--tiers DIR", "--redis-url", "redis+sentinel://", "redis+cluster://", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier",
-		"--identity list", "--auth-url", "--jwt-jwks-url", "--ext-authz-bind-address", "--error-backend", "--rate-limit-headers", "$REDIS_URL", "IDENTITY_HASH_KEY", "ingress-nginx configmap"} {
+		"--identity list", "--auth-url", "--jwt-jwks-url", "--ext-authz-bind-address", "--error-backend", "--rate-limit-headers", "--replicas", "--service", "--deny-memory", "POD_NAMESPACE", "$REDIS_URL", "IDENTITY_HASH_KEY", "ingress-nginx configmap"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("--help does not mention %s:\n%s", want, &stdout)
 		}

@@ -78,12 +78,13 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 	return webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
+		Replicas:    o.replicas.Load,
 		Identity:    sources,
 		Auth:        auth,
 		Headers:     o.headers,
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
-		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled),
+		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled, o.replicas.Load),
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },
 	}), nil

@@ -33,9 +33,12 @@ func Compile(object *v1alpha1.RateLimitTier) (*tier.Tier, error) {
 	switch spec.FailurePolicy {
 	case v1alpha1.FailClosed, "":
 	case v1alpha1.FailOpen:
-		compiled.FailOpen = true
+		compiled.FailurePolicy = tier.FailOpen
+	case v1alpha1.FailLocal:
+		compiled.FailurePolicy = tier.FailLocal
 	default:
-		return nil, fmt.Errorf("spec.failurePolicy is %q: use %s or %s", spec.FailurePolicy, v1alpha1.FailClosed, v1alpha1.FailOpen)
+		return nil, fmt.Errorf("spec.failurePolicy is %q: use %s, %s or %s",
+			spec.FailurePolicy, v1alpha1.FailClosed, v1alpha1.FailLocal, v1alpha1.FailOpen)
 	}
 	if k := spec.KillSwitch; k != nil && k.Engaged != nil {
 		compiled.KillSwitch.Engaged = *k.Engaged

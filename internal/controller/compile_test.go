@@ -53,7 +53,12 @@ func TestCompile(t *testing.T) {
 		"DryRunFailOpen": {
 			reason: "the other value of each enum",
 			spec:   func(s *v1alpha1.RateLimitTierSpec) { s.Mode, s.FailurePolicy = v1alpha1.ModeDryRun, v1alpha1.FailOpen },
-			want:   &tier.Tier{Name: "free", Limits: []limiter.Limit{minute}, DryRun: true, FailOpen: true},
+			want:   &tier.Tier{Name: "free", Limits: []limiter.Limit{minute}, DryRun: true, FailurePolicy: tier.FailOpen},
+		},
+		"FailLocal": {
+			reason: "the third policy",
+			spec:   func(s *v1alpha1.RateLimitTierSpec) { s.FailurePolicy = v1alpha1.FailLocal },
+			want:   &tier.Tier{Name: "free", Limits: []limiter.Limit{minute}, FailurePolicy: tier.FailLocal},
 		},
 		"EnforceFailClosed": {
 			reason: "as defaults are written out",
@@ -82,7 +87,7 @@ func TestCompile(t *testing.T) {
 		"NoBudget":      {reason: "never unlimited by mistake", spec: budget(nil, nil), err: "spec.requests is empty: set perMinute, perDay or both"},
 		"Negative":      {reason: "no such budget", spec: budget(ptr.To[int32](-1), nil), err: "spec.requests.perMinute is -1: use 0 or more"},
 		"Mode":          {reason: "unknown value", spec: mode("Off"), err: `spec.mode is "Off": use Enforce or DryRun`},
-		"FailurePolicy": {reason: "unknown value", spec: func(s *v1alpha1.RateLimitTierSpec) { s.FailurePolicy = "Open" }, err: `spec.failurePolicy is "Open": use FailClosed or FailOpen`},
+		"FailurePolicy": {reason: "unknown value", spec: func(s *v1alpha1.RateLimitTierSpec) { s.FailurePolicy = "Open" }, err: `spec.failurePolicy is "Open": use FailClosed, FailLocal or FailOpen`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Compile(object("free", tc.spec))

@@ -47,7 +47,7 @@ func StartCheck(t testing.TB, options func(*webhookserver.Options), tiers ...*ti
 		t.Fatal(err)
 	}
 	o := webhookserver.Options{Tiers: c.Tiers, Limiter: window, DefaultTier: "free", Log: logr.Discard(),
-		Metrics: webhookserver.NewMetrics(prometheus.NewRegistry(), c.Tiers, false)}
+		Metrics: webhookserver.NewMetrics(prometheus.NewRegistry(), c.Tiers, false, func() int64 { return 1 })}
 	if options != nil {
 		options(&o)
 	}

@@ -17,7 +17,7 @@ import (
 
 // TestNginxTrouble has a part of the whole fail, or be set up wrongly.
 func TestNginxTrouble(t *testing.T) {
-	failOpen := func(t *tier.Tier) { t.FailOpen = true }
+	failOpen := func(t *tier.Tier) { t.FailurePolicy = tier.FailOpen }
 	killed := func(t *tier.Tier) { t.KillSwitch = tier.KillSwitch{Engaged: true} }
 	cases := map[string]struct {
 		reason     string

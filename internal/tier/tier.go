@@ -27,11 +27,24 @@ type Tier struct {
 	Limits []limiter.Limit
 	// DryRun lets requests over the limits pass; they are only reported.
 	DryRun bool
-	// FailOpen lets requests pass when Redis cannot be asked; else they are answered with 503.
-	FailOpen bool
+	// FailurePolicy is what a check answers when Redis cannot be asked.
+	FailurePolicy FailurePolicy
 	// KillSwitch stops all limiting of this tier.
 	KillSwitch KillSwitch
 }
+
+// FailurePolicy says what a check answers when Redis cannot be asked. Of two the stricter is the
+// smaller number.
+type FailurePolicy int
+
+const (
+	// FailClosed answers 503.
+	FailClosed FailurePolicy = iota
+	// FailLocal enforces this replica's share of the budget in memory.
+	FailLocal
+	// FailOpen lets the request pass uncounted.
+	FailOpen
+)
 
 // KillSwitch stops all limiting of a tier while it is engaged.
 type KillSwitch struct {
@@ -66,7 +79,11 @@ func (t *Tier) describe(now time.Time) string {
 	if t.DryRun {
 		words = append(words, "dry run")
 	}
-	if t.FailOpen {
+	switch t.FailurePolicy {
+	case FailClosed: // the default
+	case FailLocal:
+		words = append(words, "fail local")
+	case FailOpen:
 		words = append(words, "fail open")
 	}
 	expiry := t.KillSwitch.ExpiresAt.UTC().Format(time.RFC3339)

@@ -128,11 +128,11 @@ func TestKillSwitchEngagedAt(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	expiry := time.Date(2026, 12, 1, 7, 0, 0, 0, time.FixedZone("", 3600))
 	full := &Tier{
-		Name:       "free",
-		Limits:     []limiter.Limit{{Requests: 5, Window: Minute}, {Requests: 100, Window: Day}},
-		DryRun:     true,
-		FailOpen:   true,
-		KillSwitch: KillSwitch{Engaged: true, ExpiresAt: expiry},
+		Name:          "free",
+		Limits:        []limiter.Limit{{Requests: 5, Window: Minute}, {Requests: 100, Window: Day}},
+		DryRun:        true,
+		FailurePolicy: FailOpen,
+		KillSwitch:    KillSwitch{Engaged: true, ExpiresAt: expiry},
 	}
 	common := "5 per 1m0s, 100 per 24h0m0s, dry run, fail open, "
 	for now, want := range map[time.Time]string{
@@ -142,6 +142,10 @@ func TestDescribe(t *testing.T) {
 		if got := full.describe(now); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+	local := &Tier{Name: "free", Limits: full.Limits[:1], FailurePolicy: FailLocal}
+	if got, want := fmt.Sprint(local), "5 per 1m0s, fail local"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	plain := &Tier{Name: "free", Limits: full.Limits[:1], KillSwitch: KillSwitch{Engaged: true}}
 	if got, want := fmt.Sprint(plain), "5 per 1m0s, KILL SWITCH ENGAGED: every request passes"; got != want {

@@ -20,7 +20,7 @@ func (h *Handler) authorize(ctx context.Context, q *question) (*identity.Answer,
 	return h.Auth.Ask(ctx, q.request.Header)
 }
 
-// charge applies a tier to whoever is calling.
+// charge applies the tiers of a check to whoever is calling.
 func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer) answer {
 	caller, err := h.identify(ctx, &q, auth)
 	var refusal *identity.Refusal
@@ -40,7 +40,7 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 	}
 	t, unknown := h.lookup(asked)
 	if unknown { // of names that exist the API server has said that they are valid
-		invalidName := validateTierName(asked)
+		invalidName := validateTierName("tier", asked)
 		switch {
 		case invalidName != nil && caller.Tier == "":
 			return invalid(invalidName)
@@ -48,7 +48,13 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 			asked = "" // not to be repeated in a header
 		}
 	}
-	a := h.apply(ctx, q, t, asked, caller, err)
+	upstream := h.Tiers.Lookup(q.upstream)
+	if q.upstream != "" && upstream == nil {
+		if err := validateTierName("upstream", q.upstream); err != nil {
+			return invalid(err)
+		}
+	}
+	a := h.apply(ctx, q, found{caller: caller, nobody: err, asked: asked, user: t, upstream: upstream})
 	if unknown && t != nil {
 		a.unknownTier = asked
 		h.Metrics.unknownTier()

@@ -7,8 +7,6 @@ package webhookserver
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -19,12 +17,12 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// Limiter decides on one request of a subject. It returns before the deadline it has for Redis; an
+// Limiter decides on one request, by one budget or several together. It returns before the deadline it has for Redis; an
 // error that wraps limiter.ErrReply means that Redis did answer, but not with a decision.
 type Limiter interface {
-	CheckAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error)
-	// LookAll says what CheckAll would, and charges nothing.
-	LookAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error)
+	CheckBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error)
+	// LookBudgets says what CheckBudgets would, and charges nothing.
+	LookBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error)
 }
 
 // Options configures a Handler.
@@ -33,6 +31,11 @@ type Options struct {
 	Tiers *tier.Table
 	// Limiter decides.
 	Limiter Limiter
+	// Local decides by this replica's share for tiers with FailLocal while Limiter does not. Nil is a
+	// limiter.Local of the default size.
+	Local Limiter
+	// Replicas returns how many replicas share a budget then; less than 1 counts as 1. Nil is 1.
+	Replicas func() int64
 	// Identity finds out who is calling when no parameter says it. Nil is identity.Default.
 	Identity *identity.Sources
 	// Auth is another auth service that is asked first. Nil is none.
@@ -56,6 +59,7 @@ type Options struct {
 type Handler struct {
 	Options
 	outage       trouble // the limiter fails
+	full         trouble // Local fails
 	missing      trouble // there is no tier to apply
 	unidentified trouble // callers cannot be identified
 	now          func() time.Time
@@ -69,11 +73,20 @@ func NewHandler(options Options) *Handler {
 	if options.Headers == (HeaderSets{}) {
 		options.Headers = AllHeaders
 	}
+	if options.Local == nil {
+		options.Local, _ = limiter.NewLocal(limiter.LocalOptions{})
+	}
+	if options.Replicas == nil {
+		options.Replicas = func() int64 { return 1 }
+	}
 	return &Handler{
 		Options: options,
 		outage: trouble{log: options.Log, now: time.Now,
 			begins: "Redis does not decide; each tier's failurePolicy does",
 			ends:   "Redis decides again"},
+		full: trouble{log: options.Log, now: time.Now,
+			begins: "checks of tiers with failurePolicy FailLocal are answered with 503",
+			ends:   "checks of tiers with failurePolicy FailLocal are decided in memory again"},
 		missing: trouble{log: options.Log, now: time.Now,
 			begins: "there is no tier to apply; checks are answered with 503",
 			ends:   "there is a tier to apply again"},
@@ -164,50 +177,4 @@ func (h *Handler) lookup(name string) (t *tier.Tier, unknown bool) {
 		return t, false
 	}
 	return h.Tiers.Lookup(h.DefaultTier), true
-}
-
-// apply applies a tier, unless a kill switch is engaged, to a caller. The error says why the caller's
-// address is not known.
-func (h *Handler) apply(ctx context.Context, q question, t *tier.Tier, asked string, caller identity.Caller, err error) answer {
-	switch {
-	case h.Disabled:
-		return unlimited(t)
-	case t == nil:
-		err := h.noTier(asked)
-		h.missing.observe(err)
-		return noTier(err)
-	case t.KillSwitch.EngagedAt(h.now()):
-		return unlimited(t)
-	}
-	h.missing.observe(nil)
-	if err != nil {
-		return invalid(err)
-	}
-	subject := limiter.Subject{User: caller.User, Kind: caller.Kind, Tenant: q.tenant, Route: q.route}
-	start := h.now()
-	decide := h.Limiter.CheckAll
-	if q.look {
-		decide = h.Limiter.LookAll
-	}
-	decision, err := decide(ctx, subject, t.Limits...)
-	h.Metrics.asked(h.now().Sub(start), err)
-	h.outage.observe(err)
-	switch {
-	case errors.Is(err, limiter.ErrReply):
-		return passed(t)
-	case err != nil:
-		return failure(t)
-	}
-	return answerTo(t, decision)
-}
-
-// noTier says which tier to create.
-func (h *Handler) noTier(asked string) error {
-	switch {
-	case !h.Tiers.Ready():
-		return errors.New("the tiers have not been loaded yet; retry later")
-	case asked == "" || asked == h.DefaultTier:
-		return fmt.Errorf("there is no RateLimitTier %q, which is the default tier: create it", h.DefaultTier)
-	}
-	return fmt.Errorf("there is neither a RateLimitTier %q nor the default tier %q: create one of the two", asked, h.DefaultTier)
 }

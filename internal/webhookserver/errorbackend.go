@@ -45,7 +45,10 @@ func ValidateParameters(query string) error {
 func parseStatic(query string) (parameters, error) {
 	params, err := inQuery.parse(query)
 	if err == nil && params.tier != "" {
-		err = validateTierName(params.tier)
+		err = validateTierName("tier", params.tier)
+	}
+	if err == nil && params.upstream != "" {
+		err = validateTierName("upstream", params.upstream)
 	}
 	return params, err
 }
@@ -63,7 +66,7 @@ func (b errorBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			request:    requestOfClient(r),
 			look:       true,
 		})
-		if looked.outcome == outcomeRejected {
+		if looked.rejected() {
 			a = looked
 		}
 	}

@@ -18,7 +18,8 @@ import (
 // recorder is a Limiter that admits everything and takes note of whom.
 type recorder struct{ subjects []limiter.Subject }
 
-func (r *recorder) CheckAll(_ context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
+func (r *recorder) CheckBudgets(_ context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
+	subject, limits := budgets[0].Subject, budgets[0].Limits
 	r.subjects = append(r.subjects, subject)
 	d := limiter.Decision{Allowed: true, Limit: limits[0], Remaining: limits[0].Requests - 1}
 	for _, l := range limits {
@@ -27,8 +28,8 @@ func (r *recorder) CheckAll(_ context.Context, subject limiter.Subject, limits .
 	return d, nil
 }
 
-func (r *recorder) LookAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
-	return r.CheckAll(ctx, subject, limits...)
+func (r *recorder) LookBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
+	return r.CheckBudgets(ctx, budgets...)
 }
 
 func TestExtAuthzPath(t *testing.T) {

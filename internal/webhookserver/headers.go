@@ -98,10 +98,10 @@ func (a *answer) headers(h http.Header, sets HeaderSets) {
 	if a.status != http.StatusOK {
 		set("Content-Type", "application/problem+json")
 	}
-	if a.limit.Window != 0 && sets.XRateLimit {
-		set(headerLimit, strconv.FormatInt(a.limit.Requests, 10))
+	if a.quota.Window != 0 && sets.XRateLimit {
+		set(headerLimit, strconv.FormatInt(a.quota.Requests, 10))
 		set(headerRemaining, strconv.FormatInt(a.remaining, 10))
-		set(headerWindow, windowName(a.limit.Window))
+		set(headerWindow, a.quota.name())
 	}
 	if sets.RateLimit {
 		if len(a.policy) > 0 {
@@ -172,10 +172,10 @@ const fieldSize = 64
 // policyField is the value of RateLimit-Policy: "minute";q=5;w=60, "day";q=100;w=86400.
 func (a *answer) policyField() string {
 	field := make([]byte, 0, fieldSize)
-	for _, l := range a.policy {
-		field = appendItem(field, l.Window)
-		field = strconv.AppendInt(append(field, ";q="...), l.Requests, 10)
-		field = strconv.AppendInt(append(field, ";w="...), int64(l.Window/time.Second), 10)
+	for _, q := range a.policy {
+		field = appendItem(field, q)
+		field = strconv.AppendInt(append(field, ";q="...), q.Requests, 10)
+		field = strconv.AppendInt(append(field, ";w="...), int64(q.Window/time.Second), 10)
 	}
 	return string(field)
 }
@@ -185,8 +185,8 @@ func (a *answer) policyField() string {
 func (a *answer) rateLimitField() string {
 	field := make([]byte, 0, fieldSize)
 	for _, u := range a.usage {
-		field = appendItem(field, u.Limit.Window)
-		field = strconv.AppendInt(append(field, ";r="...), u.Remaining, 10)
+		field = appendItem(field, u.quota)
+		field = strconv.AppendInt(append(field, ";r="...), u.remaining, 10)
 		if a.retryAfter > 0 {
 			field = append(append(field, ";t="...), seconds(a.retryAfter)...)
 		}
@@ -195,11 +195,11 @@ func (a *answer) rateLimitField() string {
 }
 
 // appendItem appends the name of a window, as an item of a list of strings (RFC 9651).
-func appendItem(field []byte, window time.Duration) []byte {
+func appendItem(field []byte, q quota) []byte {
 	if len(field) > 0 {
 		field = append(field, ", "...)
 	}
-	return append(append(append(field, '"'), windowName(window)...), '"')
+	return append(append(append(field, '"'), q.name()...), '"')
 }
 
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
@@ -208,6 +208,11 @@ func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Sec
 // draft-ietf-httpapi-ratelimit-headers, section 5.1.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
+// upstreamQuotaExceeded is the problem type for a used-up cap of an upstream. It is a type of its own,
+// because the caller cannot do anything about it; and a tag URI (RFC 4151), which identifies without
+// promising that there is a page to read.
+const upstreamQuotaExceeded = "tag:tierlimit.dev,2026:upstream-quota-exceeded"
+
 // problem is a problem details object (RFC 9457). Members without a meaning for it are left out.
 type problem struct {
 	Type       string   `json:"type"`
@@ -215,6 +220,7 @@ type problem struct {
 	Status     int      `json:"status"`
 	Detail     string   `json:"detail"`
 	Tier       string   `json:"tier,omitempty"`
+	Upstream   string   `json:"upstream,omitempty"` // whose cap is used up
 	Window     string   `json:"window,omitempty"`
 	Limit      *int64   `json:"limit,omitempty"`
 	RetryAfter int64    `json:"retryAfter,omitempty"`        // seconds
@@ -236,9 +242,12 @@ func (a *answer) body() []byte {
 		Detail: a.detail,
 		Tier:   a.tier,
 	}
-	if a.outcome == outcomeRejected {
-		p.Type, p.Window, p.Limit = quotaExceeded, windowName(a.limit.Window), &a.limit.Requests
+	if a.rejected() {
+		p.Type, p.Window, p.Limit = quotaExceeded, a.quota.name(), &a.quota.Requests
 		p.RetryAfter, p.Violated = int64(a.retryAfter/time.Second), []string{p.Window}
+		if a.quota.upstream {
+			p.Type, p.Title, p.Upstream = upstreamQuotaExceeded, "Upstream Quota Exceeded", a.upstream
+		}
 	}
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)

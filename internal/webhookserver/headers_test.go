@@ -135,8 +135,8 @@ func TestParseHeaderSets(t *testing.T) {
 // Every header that an answer can have is either listed for proxies to pass on, or not meant for
 // the client, or one that every answer of HTTP has.
 func TestClientHeadersAreComplete(t *testing.T) {
-	a := answer{status: 429, limit: limiter.Limit{Requests: 1, Window: tier.Minute}, retryAfter: time.Second, wait: time.Second,
-		policy: []limiter.Limit{{Requests: 1, Window: tier.Minute}}, usage: []limiter.Usage{{}}, tier: "a", unknownTier: "b", enforcement: dryRun, challenge: "Bearer"}
+	a := answer{status: 429, quota: quota{Limit: limiter.Limit{Requests: 1, Window: tier.Minute}}, retryAfter: time.Second, wait: time.Second,
+		policy: []quota{{Limit: limiter.Limit{Requests: 1, Window: tier.Minute}}}, usage: []usage{{}}, tier: "a", unknownTier: "b", enforcement: dryRun, challenge: "Bearer"}
 	header := http.Header{}
 	a.headers(header, AllHeaders)
 	known := append([]string{"Cache-Control", "Content-Type", "WWW-Authenticate"}, ClientHeaders...)

@@ -21,12 +21,12 @@ import (
 // limiterFunc is a Limiter for the answers that a real Redis does not give on demand.
 type limiterFunc func(context.Context, limiter.Subject, ...limiter.Limit) (limiter.Decision, error)
 
-func (f limiterFunc) CheckAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
-	return f(ctx, subject, limits...)
+func (f limiterFunc) CheckBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
+	return f(ctx, budgets[0].Subject, budgets[0].Limits...)
 }
 
-func (f limiterFunc) LookAll(ctx context.Context, subject limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
-	return f(ctx, subject, limits...)
+func (f limiterFunc) LookBudgets(ctx context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
+	return f.CheckBudgets(ctx, budgets...)
 }
 
 // endpoint is a check endpoint under test and what it stands on.
@@ -44,7 +44,10 @@ func newEndpoint(decide Limiter, options func(*Options), tiers ...*tier.Tier) *e
 	if options != nil {
 		options(&o)
 	}
-	o.Metrics = NewMetrics(e.registry, e.tiers, o.Disabled)
+	if o.Replicas == nil {
+		o.Replicas = func() int64 { return 1 }
+	}
+	o.Metrics = NewMetrics(e.registry, e.tiers, o.Disabled, o.Replicas)
 	e.Handler = NewHandler(o)
 	return e
 }
@@ -63,12 +66,19 @@ func (e *endpoint) ask(target string, headers ...string) *httptest.ResponseRecor
 // realLimiter returns a limiter on a real Redis.
 func realLimiter(t testing.TB, server *redistest.Server) Limiter {
 	t.Helper()
+	return realLimiterFor(t, server, time.Second)
+}
+
+// realLimiterFor is realLimiter with another timeout, for tests that ask so much at once that a slow
+// machine takes long.
+func realLimiterFor(t testing.TB, server *redistest.Server, timeout time.Duration) Limiter {
+	t.Helper()
 	client, err := limiter.NewClient(server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: time.Second})
+	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +97,7 @@ func budget(name string, perMinute, perDay int64, change ...func(*tier.Tier)) *t
 }
 
 func dryRunTier(t *tier.Tier)   { t.DryRun = true }
-func failOpenTier(t *tier.Tier) { t.FailOpen = true }
+func failOpenTier(t *tier.Tier) { t.FailurePolicy = tier.FailOpen }
 func engaged(until time.Time) func(*tier.Tier) {
 	return func(t *tier.Tier) { t.KillSwitch = tier.KillSwitch{Engaged: true, ExpiresAt: until} }
 }

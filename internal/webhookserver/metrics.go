@@ -26,14 +26,16 @@ type Metrics struct {
 	checkDuration prometheus.Histogram
 	storeDuration prometheus.Histogram
 	storeErrors   *prometheus.CounterVec
+	rejections    prometheus.Counter
 }
 
-// NewMetrics registers the metrics.
-func NewMetrics(registerer prometheus.Registerer, tiers *tier.Table, disabled bool) *Metrics {
+// NewMetrics registers the metrics. Replicas returns how many replicas share a budget while Redis is
+// away.
+func NewMetrics(registerer prometheus.Registerer, tiers *tier.Table, disabled bool, replicas func() int64) *Metrics {
 	m := &Metrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tierlimit_checks_total",
-			Help: "Checks answered, by the tier applied, the outcome, and the window that the answer speaks of (minute or day).",
+			Help: "Checks answered, by the tier applied, the outcome, and the window that the answer speaks of (minute or day, upstream-minute or upstream-day).",
 		}, []string{"tier", "outcome", "window"}),
 		unknownTiers: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tierlimit_unknown_tier_checks_total",
@@ -51,31 +53,39 @@ func NewMetrics(registerer prometheus.Registerer, tiers *tier.Table, disabled bo
 		}),
 		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tierlimit_store_errors_total",
-			Help: "Checks that Redis did not decide, by reason: timeout, reply (not a decision) or error (unreachable, or it answered with an error).",
+			Help: "Checks that Redis did not decide, by reason: timeout, reply (not a decision), circuit_open (not asked, because it has not answered before) or error (unreachable, or it answered with an error).",
 		}, []string{"reason"}),
+		rejections: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tierlimit_remembered_rejections_total",
+			Help: "Rejections answered from the memory of this replica, without asking Redis.",
+		}),
 	}
-	for _, reason := range []string{reasonTimeout, reasonReply, reasonError} {
+	for _, reason := range []string{reasonTimeout, reasonReply, reasonCircuitOpen, reasonError} {
 		m.storeErrors.WithLabelValues(reason) // a rate needs the zero to start from
 	}
-	registerer.MustRegister(m.checks, m.unknownTiers, m.checkDuration, m.storeDuration, m.storeErrors,
-		&tierCollector{tiers: tiers, disabled: disabled})
+	registerer.MustRegister(m.checks, m.unknownTiers, m.checkDuration, m.storeDuration, m.storeErrors, m.rejections,
+		&tierCollector{tiers: tiers, disabled: disabled, replicas: replicas})
 	return m
 }
 
 const (
-	reasonTimeout = "timeout"
-	reasonReply   = "reply"
-	reasonError   = "error"
+	reasonTimeout     = "timeout"
+	reasonReply       = "reply"
+	reasonCircuitOpen = "circuit_open"
+	reasonError       = "error"
 )
 
 // checked counts an answer.
 func (m *Metrics) checked(a *answer, duration time.Duration) {
-	m.checks.WithLabelValues(a.tier, string(a.outcome), windowName(a.limit.Window)).Inc()
+	m.checks.WithLabelValues(a.tier, string(a.outcome), a.quota.name()).Inc()
 	m.checkDuration.Observe(duration.Seconds())
 }
 
 // unknownTier counts a fallback to the default tier.
 func (m *Metrics) unknownTier() { m.unknownTiers.Inc() }
+
+// remembered counts a rejection for which the store was not asked.
+func (m *Metrics) remembered() { m.rejections.Inc() }
 
 // asked counts a call of the store.
 func (m *Metrics) asked(duration time.Duration, err error) {
@@ -90,6 +100,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, limiter.ErrReply):
 		return reasonReply
+	case errors.Is(err, limiter.ErrCircuitOpen):
+		return reasonCircuitOpen
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return reasonTimeout
 	}
@@ -101,11 +113,14 @@ func reasonOf(err error) string {
 type tierCollector struct {
 	tiers    *tier.Table
 	disabled bool
+	replicas func() int64
 }
 
 var (
 	tiersDesc = prometheus.NewDesc("tierlimit_tiers",
 		"RateLimitTiers in force.", nil, nil)
+	replicasDesc = prometheus.NewDesc("tierlimit_replicas",
+		"Replicas that this one knows of, itself included: it enforces one part in so many under failurePolicy FailLocal.", nil, nil)
 	disabledDesc = prometheus.NewDesc("tierlimit_enforcement_disabled",
 		"1 while a kill switch lets every request pass: of all tiers (scope global, RATE_LIMIT_DISABLED) or of one (scope tier).",
 		[]string{"scope", "tier"}, nil)
@@ -114,6 +129,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *tierCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- tiersDesc
+	descs <- replicasDesc
 	descs <- disabledDesc
 }
 
@@ -124,6 +140,7 @@ func (c *tierCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	tiers := c.tiers.All()
 	gauge(tiersDesc, float64(len(tiers)))
+	gauge(replicasDesc, float64(c.replicas()))
 	gauge(disabledDesc, oneIf(c.disabled), "global", "")
 	now := time.Now()
 	for _, t := range tiers {

@@ -35,7 +35,7 @@ func TestMetrics(t *testing.T) {
 		e.ask(pathCheck + "?" + query)
 	}
 	want := `
-# HELP tierlimit_checks_total Checks answered, by the tier applied, the outcome, and the window that the answer speaks of (minute or day).
+# HELP tierlimit_checks_total Checks answered, by the tier applied, the outcome, and the window that the answer speaks of (minute or day, upstream-minute or upstream-day).
 # TYPE tierlimit_checks_total counter
 tierlimit_checks_total{outcome="admitted",tier="free",window="minute"} 2
 tierlimit_checks_total{outcome="admitted",tier="trial",window="minute"} 1
@@ -81,6 +81,7 @@ func TestStoreErrorReasons(t *testing.T) {
 		fmt.Errorf("x: %w", limiter.ErrReply):            "reply",
 		fmt.Errorf("x: %w", context.DeadlineExceeded):    "timeout",
 		fmt.Errorf("x: %w", os.ErrDeadlineExceeded):      "timeout",
+		fmt.Errorf("x: %w", limiter.ErrCircuitOpen):      "circuit_open",
 		errors.New("READONLY You can't write"):           "error",
 		fmt.Errorf("dial tcp: %w", errors.New("refuse")): "error",
 	} {

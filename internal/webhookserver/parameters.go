@@ -16,17 +16,22 @@ import (
 // parameters are the parameters of a check, written by the owner of a route. All are optional; ""
 // is absent.
 type parameters struct {
-	tier    string // the name of a RateLimitTier
-	user    string // who is asking, when the caller of the check knows
-	tenant  string // keeps the users of one tenant apart from those of another
-	route   string // gives a route a budget of its own
-	methods string // the only methods that count, separated by commas
-	exempt  string // methods that do not count, separated by commas
-	auth    string // authNone, or "" to ask the other auth service, if there is one
+	tier        string // the name of a RateLimitTier
+	user        string // who is asking, when the caller of the check knows
+	tenant      string // keeps the users of one tenant apart from those of another
+	route       string // gives a route a budget of its own
+	upstream    string // the name of a RateLimitTier that caps all callers together
+	upstreamPer string // perTenant, or "" for one cap for all
+	methods     string // the only methods that count, separated by commas
+	exempt      string // methods that do not count, separated by commas
+	auth        string // authNone, or "" to ask the other auth service, if there is one
 }
 
 // authNone is the value of the parameter auth for routes that the other auth service does not guard.
 const authNone = "none"
+
+// perTenant is the value of the parameter upstream-per for a cap of each tenant.
+const perTenant = "tenant"
 
 // encoding is how parameters are written in one part of a URL.
 type encoding struct {
@@ -84,7 +89,7 @@ var errEmpty = errors.New("is empty: give it a value or leave it out")
 func (p *parameters) set(name, value string) error {
 	switch field := p.field(name); {
 	case field == nil:
-		return fmt.Errorf("unknown parameter %.40q: use tier, user, tenant, route, methods, exempt or auth", name)
+		return fmt.Errorf("unknown parameter %.40q: use tier, user, tenant, route, upstream, upstream-per, methods, exempt or auth", name)
 	case *field != "":
 		return fmt.Errorf("parameter %q is given twice", name)
 	case value == "":
@@ -106,6 +111,10 @@ func (p *parameters) field(name string) *string {
 		return &p.tenant
 	case "route":
 		return &p.route
+	case "upstream":
+		return &p.upstream
+	case "upstream-per":
+		return &p.upstreamPer
 	case "methods":
 		return &p.methods
 	case "exempt":
@@ -117,8 +126,13 @@ func (p *parameters) field(name string) *string {
 }
 
 func (p *parameters) validate() error {
-	if p.auth != "" && p.auth != authNone {
+	switch {
+	case p.auth != "" && p.auth != authNone:
 		return fmt.Errorf("parameter \"auth\" is %.40q: use none, or leave it out", p.auth)
+	case p.upstreamPer != "" && p.upstreamPer != perTenant:
+		return fmt.Errorf("parameter \"upstream-per\" is %.40q: use tenant, or leave it out", p.upstreamPer)
+	case p.upstreamPer != "" && p.upstream == "":
+		return errors.New("parameter \"upstream-per\" is given without upstream: name the upstream too")
 	}
 	if err := validateMethods("methods", p.methods); err != nil {
 		return err
@@ -153,10 +167,10 @@ func (p *parameters) counts(method string) bool {
 	return true
 }
 
-// validateTierName refuses a name that no RateLimitTier can have.
-func validateTierName(name string) error {
+// validateTierName refuses a parameter that is a name that no RateLimitTier can have.
+func validateTierName(parameter, name string) error {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("parameter \"tier\" is %.70q, which cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'", name)
+		return fmt.Errorf("parameter %q is %.70q, which cannot be the name of a RateLimitTier: use lower case letters, digits, '-' and '.'", parameter, name)
 	}
 	return nil
 }

@@ -23,6 +23,11 @@ func TestParseParameters(t *testing.T) {
 		"MethodsCase":   {reason: "methods are case-sensitive, so that this would never match", query: "exempt=options", err: `"exempt" is "options": list methods in capital letters`},
 		"MethodsSpace":  {reason: "as little would this", query: "methods=GET,+POST", err: `"methods" is "GET, POST"`},
 		"MethodsEmpty":  {reason: "or this", query: "methods=GET,", err: `"methods" is "GET,"`},
+		"Upstream":      {reason: "a cap for all callers", query: "upstream=gpt-4o&upstream-per=tenant", want: parameters{upstream: "gpt-4o", upstreamPer: "tenant"}},
+		"UpstreamPer":   {reason: "there is one way to divide a cap", query: "upstream=gpt-4o&upstream-per=user", err: `"upstream-per" is "user": use tenant`},
+		"PerNothing":    {reason: "a cap that is not there cannot be divided", query: "upstream-per=tenant", err: `"upstream-per" is given without upstream`},
+		"UpstreamTwice": {reason: "as every parameter", query: "upstream=a&upstream=b", err: `"upstream" is given twice`},
+		"UpstreamEmpty": {reason: "as every parameter", query: "upstream=", err: `"upstream" is empty`},
 		"AuthOther":     {reason: "there is one way to leave the other service out", query: "auth=off", err: `"auth" is "off": use none`},
 		"EmptyPairs":    {reason: "separators without a pair mean nothing", query: "&tier=free&&user=u&", want: parameters{tier: "free", user: "u"}},
 		"Encoded":       {reason: "values are percent-decoded", query: "user=a%26b%3Dc%3B%25", want: parameters{user: "a&b=c;%"}},
@@ -136,6 +141,7 @@ func FuzzParseParameters(f *testing.F) {
 			t.Fatalf("net/url refuses %q: %v", query, err)
 		}
 		want := parameters{tier: values.Get("tier"), user: values.Get("user"), tenant: values.Get("tenant"), route: values.Get("route"),
+			upstream: values.Get("upstream"), upstreamPer: values.Get("upstream-per"),
 			methods: values.Get("methods"), exempt: values.Get("exempt"), auth: values.Get("auth")}
 		if got != want {
 			t.Fatalf("%q: %+v, net/url says %+v", query, got, want)
