@@ -4,6 +4,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -12,16 +13,18 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/tierlimit/tierlimit/internal/redistest"
 )
 
-// model is what the script does, written down as simply as possible: every log is a list of all
-// admissions ever, and nothing is removed from it.
+// model is what the script does, written down as simply as possible: every log is a list of
+// admissions.
 type model map[logName][]admission
 
 type logName struct {
-	user   string
-	window time.Duration
+	subject Subject
+	window  time.Duration
 }
 
 type admission struct {
@@ -29,46 +32,58 @@ type admission struct {
 	member uint64
 }
 
-// check is CheckAll at a time, for a request with a member.
-func (m model) check(now int64, member uint64, user string, limits []Limit) Decision {
-	limits = slices.SortedFunc(slices.Values(limits), func(a, b Limit) int { return int(a.Window - b.Window) })
+// check is CheckBudgets at a time, for a request with a member, or LookBudgets for member 0.
+func (m model) check(now int64, member uint64, budgets []Budget) Decision {
+	look := member == 0
 	admitted := Decision{Allowed: true}
-	repeated := slices.ContainsFunc(limits, func(l Limit) bool {
-		return slices.ContainsFunc(m.counting(now, user, l.Window), func(a admission) bool { return a.member == member })
-	})
-	for i, l := range limits {
-		log := m.counting(now, user, l.Window)
-		remaining := l.Requests - int64(len(log))
-		if remaining <= 0 && !repeated {
-			makesRoom := log[int64(len(log))-l.Requests]
-			wait := makesRoom.at + l.Window.Microseconds() - now
-			return Decision{Limit: l, RetryAfter: time.Duration((wait+999_999)/1_000_000) * time.Second, Wait: time.Duration(wait) * time.Microsecond}
-		}
-		if remaining = max(remaining, 0); !repeated {
-			remaining--
-		}
-		admitted.Usage = append(admitted.Usage, Usage{Limit: l, Remaining: remaining})
-		if i == 0 || remaining < admitted.Remaining {
-			admitted.Limit, admitted.Remaining = l, remaining
+	var windows []modelWindow
+	for i, b := range budgets {
+		for _, l := range slices.SortedFunc(slices.Values(b.Limits), func(a, b Limit) int { return int(a.Window - b.Window) }) {
+			windows = append(windows, modelWindow{i, l, logName{b.Subject, l.Window}})
 		}
 	}
-	if !repeated {
-		for _, l := range limits {
-			name := logName{user, l.Window}
-			m[name] = append(m[name], admission{now, member})
+	repeated := !look && slices.ContainsFunc(windows, func(w modelWindow) bool {
+		return slices.ContainsFunc(m.counting(now, w.log), func(a admission) bool { return a.member == member })
+	})
+	for i, w := range windows {
+		log := m.counting(now, w.log)
+		remaining := w.limit.Requests - int64(len(log))
+		if remaining <= 0 && !repeated {
+			makesRoom := log[int64(len(log))-w.limit.Requests]
+			wait := makesRoom.at + w.limit.Window.Microseconds() - now
+			return Decision{Limit: w.limit, Budget: w.budget, RetryAfter: time.Duration((wait+999_999)/1_000_000) * time.Second, Wait: time.Duration(wait) * time.Microsecond}
+		}
+		if remaining = max(remaining, 0); !repeated && !look {
+			remaining--
+		}
+		admitted.Usage = append(admitted.Usage, Usage{Limit: w.limit, Budget: w.budget, Remaining: remaining})
+		if i == 0 || remaining < admitted.Remaining {
+			admitted.Limit, admitted.Budget, admitted.Remaining = w.limit, w.budget, remaining
+		}
+	}
+	if !repeated && !look {
+		for _, w := range windows { // what has left by now does not come back when the clock is stepped back
+			m[w.log] = append(m.counting(now, w.log), admission{now, member})
 		}
 	}
 	return admitted
 }
 
+type modelWindow struct {
+	budget int
+	limit  Limit
+	log    logName
+}
+
 // counting returns the admissions that count, oldest first.
-func (m model) counting(now int64, user string, window time.Duration) []admission {
+func (m model) counting(now int64, name logName) []admission {
 	log := []admission{}
-	for _, a := range m[logName{user, window}] {
-		if a.at > now-window.Microseconds() {
+	for _, a := range m[name] {
+		if a.at > now-name.window.Microseconds() {
 			log = append(log, a)
 		}
 	}
+	slices.SortStableFunc(log, func(a, b admission) int { return cmp.Compare(a.at, b.at) }) // a clock may have been stepped back
 	return log
 }
 
@@ -85,38 +100,78 @@ func (m model) exceeded(name logName, limit int64) error {
 
 // request is one random request; replaying a list of them needs no random source.
 type request struct {
-	pause  time.Duration // before it
-	repeat bool          // with the member of the request before
-	user   string
-	limits []Limit
+	pause   time.Duration // before it; negative when the clock is stepped back
+	before  event
+	repeat  bool // with the member of the request before
+	look    bool // charge nothing
+	budgets []Budget
 }
 
-// requests returns random requests of a few users, whose limits change now and then.
+// event is something that happens to the limiter or its Redis.
+type event int
+
+const (
+	nothing    event = iota
+	newProcess       // another replica answers
+	newRedis         // Redis restarts with its data
+	newScripts       // Redis loses its scripts
+)
+
+// requests returns random requests of a few users. Each has a tier, which changes now and then; so do
+// the limits of tiers. Some requests also count for a budget that all share.
 func requests(random *rand.Rand, n int) []request {
 	windows := []time.Duration{time.Minute, 10 * time.Minute, time.Hour, day}
 	random.Shuffle(len(windows), func(i, j int) { windows[i], windows[j] = windows[j], windows[i] })
 	windows = windows[:1+random.IntN(3)]
-	limits := make([]Limit, len(windows))
 	shortest := slices.Min(windows)
-	all := make([]request, 0, n)
-	for len(all) < n {
-		if len(all) == 0 || random.IntN(50) == 0 {
-			for i, window := range windows {
-				limits[i] = Limit{1 + random.Int64N(8*int64(i+1)), window}
+	tiers := make([][]Limit, 4) // the last is that of everybody
+	change := func(tier int) {
+		limits := make([]Limit, len(windows))
+		for i, window := range windows {
+			limits[i] = Limit{1 + random.Int64N(8*int64(i+1)), window}
+			if tier == len(tiers)-1 {
+				limits[i].Requests *= 2
 			}
 		}
-		r := request{user: fmt.Sprint("user", random.IntN(3)), limits: slices.Clone(limits)}
+		tiers[tier] = limits
+	}
+	for i := range tiers {
+		change(i)
+	}
+	tierOf := []int{0, 1, 2}
+	// Not with repeats: whether one removes what has left depends on whether a window is full.
+	stepsBack := random.IntN(3) == 0
+	all := make([]request, 0, n)
+	for len(all) < n {
+		if random.IntN(25) == 0 {
+			change(random.IntN(len(tiers)))
+		}
+		user := random.IntN(len(tierOf))
+		if random.IntN(25) == 0 { // moved to another tier
+			tierOf[user] = random.IntN(3)
+		}
+		r := request{budgets: []Budget{{Subject{User: fmt.Sprint("user", user)}, tiers[tierOf[user]]}}}
+		if random.IntN(3) == 0 {
+			r.budgets = append(r.budgets, Budget{Subject{User: "everybody", Kind: KindUpstream}, tiers[len(tiers)-1]})
+		}
+		r.look = random.IntN(10) == 0
 		switch random.IntN(20) {
 		case 0: // exactly a window, or a microsecond beside it
 			r.pause = shortest + time.Duration(random.IntN(3)-1)*time.Microsecond
 		case 1:
 			r.pause = time.Duration(random.Int64N(int64(2 * slices.Max(windows)))).Truncate(time.Microsecond)
 		case 2, 3: // a retry, soon after
-			if len(all) > 0 {
+			if len(all) > 0 && !all[len(all)-1].look && !stepsBack {
 				r = all[len(all)-1]
-				r.pause, r.repeat = time.Duration(random.IntN(300))*time.Millisecond, true
+				r.pause, r.repeat, r.before = time.Duration(random.IntN(300))*time.Millisecond, true, nothing
 			}
-		case 4, 5, 6, 7, 8: // at the same moment
+		case 4:
+			r.before = event(1 + random.IntN(3))
+		case 5: // the clock is stepped back, as after a failover
+			if stepsBack {
+				r.pause = -time.Duration(random.Int64N(int64(shortest / 8))).Truncate(time.Microsecond)
+			}
+		case 6, 7, 8: // at the same moment
 		default:
 			r.pause = time.Duration(random.Int64N(int64(shortest / 4))).Truncate(time.Microsecond)
 		}
@@ -125,34 +180,60 @@ func requests(random *rand.Rand, n int) []request {
 	return all
 }
 
-// replay asks the limiter for all requests, and calls each after every decision.
-func replay(t testing.TB, s *SlidingWindow, c *clock, all []request, each func(i int, r request, got Decision)) {
+// replay asks the limiter for all requests, and calls each after every decision, with the member.
+func replay(t testing.TB, server *redistest.Server, s *SlidingWindow, c *clock, all []request, each func(i int, r request, member uint64, got Decision)) {
 	t.Helper()
 	for i, r := range all {
 		c.advance(r.pause)
 		undo := func() {}
-		if r.repeat {
+		switch {
+		case r.repeat:
 			undo = repeat(s)
+		case r.before == newProcess:
+			s.members = newMembers()
+		case r.before == newRedis && server != nil:
+			must(server.Client.Do(context.Background(), "DEBUG", "RELOAD").Result())(t)
+		case r.before == newScripts && server != nil:
+			must(server.Client.ScriptFlush(context.Background()).Result())(t)
 		}
-		got, err := s.CheckAll(context.Background(), Subject{User: r.user}, r.limits...)
+		ask := s.CheckBudgets
+		if r.look {
+			ask = s.LookBudgets
+		}
+		got, err := ask(context.Background(), r.budgets...)
 		undo()
 		if err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
-		each(i, r, got)
+		member := s.members.next.Load()
+		if r.look {
+			member = 0
+		}
+		each(i, r, member, got)
 	}
 }
 
+// On one Redis, and with budgets apart as in a cluster.
 func TestEveryDecisionIsThatOfABruteForceLog(t *testing.T) {
-	seed, random := newRandom(t)
-	server, s, c := start(t)
-	for round := range 20 {
-		server.Client.FlushAll(context.Background())
-		m := model{}
-		replay(t, s, c, requests(random, 300), func(i int, r request, got Decision) {
-			want := m.check(c.microseconds.Load(), s.members.next.Load(), r.user, r.limits)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("seed %d, round %d, request %d %+v: -want +got:\n%s", seed, round, i, r, diff)
+	for name, apart := range map[string]bool{"Together": false, "Apart": true} {
+		t.Run(name, func(t *testing.T) {
+			seed, random := newRandom(t)
+			server, c := redistest.Start(t, "--enable-debug-command", "local"), newClock()
+			s := newSlidingWindow(t, server.URL(), c)
+			s.apart = apart
+			for round := range 20 {
+				server.Client.FlushAll(context.Background())
+				m := model{}
+				all := requests(random, 300)
+				if apart { // what a repeat of one of two phases finds has tests of its own
+					all = slices.DeleteFunc(all, func(r request) bool { return r.repeat && len(r.budgets) > 1 })
+				}
+				replay(t, server, s, c, all, func(i int, r request, member uint64, got Decision) {
+					want := m.check(c.microseconds.Load(), member, r.budgets)
+					if diff := gocmp.Diff(want, got); diff != "" {
+						t.Fatalf("seed %d, round %d, request %d %+v: -want +got:\n%s", seed, round, i, r, diff)
+					}
+				})
 			}
 		})
 	}
@@ -167,7 +248,7 @@ func TestNeverMoreThanTheLimitInAnyStretchOfTheWindow(t *testing.T) {
 		c.advance(time.Duration(random.Int64N(int64(time.Minute/4))) / 1000 * 1000)
 		if check(t, s, minute, aDay).Allowed {
 			for _, l := range []Limit{minute, aDay} {
-				m[logName{user, l.Window}] = append(m[logName{user, l.Window}], admission{at: c.microseconds.Load()})
+				m[logName{Subject{User: user}, l.Window}] = append(m[logName{Subject{User: user}, l.Window}], admission{at: c.microseconds.Load()})
 			}
 		}
 		if random.IntN(100) == 0 {
@@ -175,7 +256,7 @@ func TestNeverMoreThanTheLimitInAnyStretchOfTheWindow(t *testing.T) {
 		}
 	}
 	for _, l := range []Limit{minute, aDay} {
-		if err := m.exceeded(logName{user, l.Window}, l.Requests); err != nil {
+		if err := m.exceeded(logName{Subject{User: user}, l.Window}, l.Requests); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -192,14 +273,18 @@ func TestEmbeddedStoreDecidesLikeRedis(t *testing.T) {
 	for round := range 3 {
 		all := requests(random, 250)
 		for i := range all {
-			all[i].user += fmt.Sprint("-", round)
+			budgets := slices.Clone(all[i].budgets)
+			for j := range budgets {
+				budgets[j].Subject.Tenant = fmt.Sprint("round", round)
+			}
+			all[i].budgets = budgets
 		}
 		var decisions []Decision
 		begin := c.microseconds.Load()
-		replay(t, real, c, all, func(_ int, _ request, got Decision) { decisions = append(decisions, got) })
+		replay(t, nil, real, c, all, func(_ int, _ request, _ uint64, got Decision) { decisions = append(decisions, got) })
 		c.microseconds.Store(begin)
-		replay(t, s, c, all, func(i int, r request, got Decision) {
-			if diff := cmp.Diff(decisions[i], got); diff != "" {
+		replay(t, nil, s, c, all, func(i int, r request, _ uint64, got Decision) {
+			if diff := gocmp.Diff(decisions[i], got); diff != "" {
 				t.Fatalf("seed %d, round %d, request %d %+v: -redis +miniredis:\n%s", seed, round, i, r, diff)
 			}
 		})
