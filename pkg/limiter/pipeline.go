@@ -31,6 +31,7 @@ const (
 type pipeline struct {
 	client  *redis.Client
 	retries bool // the client repeats calls by itself
+	attempt time.Duration
 
 	mu      sync.Mutex
 	waiting []*passenger
@@ -51,11 +52,7 @@ const (
 
 // newPipeline returns a pipeline for checks with a timeout.
 func newPipeline(client *redis.Client, timeout time.Duration) *pipeline {
-	attempt := max(timeout/attempts, minAttempt)
-	if o := client.Options(); o.ReadTimeout <= 0 || o.ReadTimeout > attempt || o.ReadTimeout == askTimeout {
-		client = client.WithTimeout(attempt)
-	}
-	return &pipeline{client: client, retries: client.Options().MaxRetries > 0}
+	return &pipeline{client: client, retries: client.Options().MaxRetries > 0, attempt: max(timeout/attempts, minAttempt)}
 }
 
 // passenger is a call and whoever waits for it.
@@ -182,6 +179,8 @@ func (p *pipeline) execute(ctx context.Context, batch []*passenger) (again []*pa
 		_ = pipe.Process(ctx, commands[i]) // only queues
 		c.sent++
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.attempt)
+	defer cancel()
 	_, err := pipe.Exec(ctx)
 	for i, c := range batch {
 		c.reply, c.err = commands[i].Result()
