@@ -6,8 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -89,23 +87,6 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		"defaultTier", o.defaultTier, "redis", limiter.Addresses(o.redisURL), "disabled", o.disabled)
 	go lookAtRedis(ctx, o, client, log)
 	return mgr.Start(ctx)
-}
-
-// namespaceFile is where a Pod finds the namespace of its service account.
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// newDiscovery returns what counts the replicas behind --service.
-func newDiscovery(o options, config *rest.Config, log logr.Logger) (*controller.Discovery, error) {
-	namespace := o.namespace
-	if namespace == "" {
-		content, err := os.ReadFile(namespaceFile)
-		if err != nil {
-			return nil, fmt.Errorf("--service: its namespace is not known: set %s: %w", envNamespace, err)
-		}
-		namespace = strings.TrimSpace(string(content))
-	}
-	return &controller.Discovery{Config: config, Namespace: namespace, Service: o.service,
-		Replicas: o.replicas, Log: log.WithName("discovery")}, nil
 }
 
 // clusterConfig finds the access to the cluster as kubectl does and, in a pod, uses its service

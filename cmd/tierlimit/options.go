@@ -29,9 +29,6 @@ const (
 	envNamespace = "POD_NAMESPACE"
 )
 
-// maxReplicas is the largest --replicas, more than any Service has.
-const maxReplicas = 100_000
-
 // off is the bind address of a server that is not wanted.
 const off = "0"
 
@@ -196,22 +193,6 @@ func (o options) validate(fs *pflag.FlagSet) error {
 	}
 	if _, err := parseLevel(o.logLevel); err != nil {
 		return err
-	}
-	return nil
-}
-
-func (o options) validateReplicas(fs *pflag.FlagSet) error {
-	switch {
-	case o.firstReplicas < 1 || o.firstReplicas > maxReplicas:
-		return fmt.Errorf("--replicas is %d: use 1 to %d", o.firstReplicas, maxReplicas)
-	case !fs.Changed("service"):
-		return nil
-	case o.local():
-		return errors.New("--service has no effect in local mode: give the number of --replicas")
-	case len(validation.IsDNS1035Label(o.service)) > 0:
-		return fmt.Errorf("--service is %q, which cannot be the name of a Service", o.service)
-	case o.namespace != "" && len(validation.IsDNS1123Label(o.namespace)) > 0:
-		return fmt.Errorf("%s is %q, which cannot be the name of a namespace", envNamespace, o.namespace)
 	}
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tierlimit/tierlimit/internal/redistest"
-	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
@@ -241,68 +240,6 @@ func TestUpstreamCharges(t *testing.T) {
 	}
 }
 
-func TestUpstreamPerTenant(t *testing.T) {
-	server := redistest.Start(t)
-	named := guardedBy(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Auth-Request-Org", "acme") })
-	tiers := []*tier.Tier{budget("free", 5, 100), budget("cap", 1, 100), budget("cap-off", 1, 100, engaged(time.Time{}))}
-	e := newEndpoint(realLimiter(t, server), nil, tiers...)
-	guarded := newEndpoint(realLimiter(t, server), named, tiers...)
-	off := newEndpoint(realLimiter(t, server), func(o *Options) { o.Disabled = true }, tiers...)
-	for i, step := range []struct {
-		reason string
-		e      *endpoint
-		query  string
-		status int
-		detail string
-	}{
-		{"the first of a tenant", e, "user=a&tenant=acme&upstream=cap&upstream-per=tenant", 200, ""},
-		{"the cap of this tenant is used up", e, "user=b&tenant=acme&upstream=cap&upstream-per=tenant", 429,
-			"All callers of upstream cap in your tenant together may make 1 requests per minute. Retry after 60 seconds. Your own budget was not charged."},
-		{"another tenant has a cap of its own", e, "user=a&tenant=other&upstream=cap&upstream-per=tenant", 200, ""},
-		{"the cap of all is another", e, "user=a&tenant=acme&upstream=cap", 200, ""},
-		{"and counts all tenants", e, "user=a&tenant=other&upstream=cap", 429, "All callers of upstream cap together may make 1 requests"},
-		{"the tenant may be the caller's", guarded, "user=c&upstream=cap&upstream-per=tenant", 429, "in your tenant"},
-		{"without a tenant there is nothing to count by", e, "user=a&upstream=cap&upstream-per=tenant", 400, "there is none: give the parameter tenant"},
-		{"of what is switched off nothing is needed", e, "user=a&upstream=cap-off&upstream-per=tenant", 200, ""},
-		{"nor while everything is", off, "user=a&upstream=cap&upstream-per=tenant", 200, ""},
-		{"but a mistake in the route stays one", off, "user=a&upstream=Cap", 400, `parameter "upstream" is "Cap", which cannot be the name`},
-	} {
-		r := step.e.ask("/check?" + step.query)
-		if r.Code != step.status || step.status != 200 && !strings.Contains(problemOf(t, r).Detail, step.detail) {
-			t.Errorf("%d: %s: %d %s, want %d %s", i, step.reason, r.Code, r.Body, step.status, step.detail)
-		}
-	}
-}
-
-// The client's credentials choose tiers, never the upstream; and the address is not needed where
-// only the cap is in force.
-func TestUpstreamIsTheRoutesOwn(t *testing.T) {
-	var asked []limiter.Budget
-	decide := budgetsFunc(func(budgets ...limiter.Budget) (limiter.Decision, error) {
-		asked = budgets
-		return limiter.Decision{Allowed: true, Limit: budgets[0].Limits[0]}, nil
-	})
-	e := newEndpoint(decide, guardedBy(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Auth-Request-User", "alice")
-		w.Header().Set("X-Auth-Request-Tier", "pro")
-		w.Header().Set("X-Auth-Request-Org", "acme")
-	}), budget("free", 5, 100), budget("pro", 60, 5000), budget("cap", 600, 9000))
-	e.ask("/check?tier=free&route=chat&upstream=cap")
-	want := []limiter.Budget{
-		{Subject: limiter.Subject{User: "alice", Tenant: "acme", Route: "chat"}, Limits: e.tiers.Lookup("pro").Limits},
-		{Subject: limiter.Subject{User: "cap", Kind: "upstream"}, Limits: e.tiers.Lookup("cap").Limits},
-	}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	e = newEndpoint(decide, nil, budget("free", 5, 100), budget("off", 5, 100, engaged(time.Time{})), budget("cap", 600, 9000))
-	for query, want := range map[string]int{"tier=off&upstream=cap": 200, "tier=free&upstream=cap": 400} {
-		if r := e.ask("/check?"+query, "X-Real-IP", "nonsense"); r.Code != want {
-			t.Errorf("%s: %d, want %d", query, r.Code, want)
-		}
-	}
-}
-
 // budgetsFunc is a Limiter that sees all budgets of a check.
 type budgetsFunc func(...limiter.Budget) (limiter.Decision, error)
 
@@ -312,107 +249,6 @@ func (f budgetsFunc) CheckBudgets(_ context.Context, budgets ...limiter.Budget) 
 
 func (f budgetsFunc) LookBudgets(_ context.Context, budgets ...limiter.Budget) (limiter.Decision, error) {
 	return f(budgets...)
-}
-
-// Of two failure policies the stricter decides; one of a tier that is not enforced does not count.
-func TestUpstreamFailurePolicies(t *testing.T) {
-	policies := map[string]func(*tier.Tier){"closed": func(*tier.Tier) {}, "local": failLocalTier, "open": failOpenTier}
-	order := map[string]int{"closed": 0, "local": 1, "open": 2}
-	want := map[string]said{
-		"closed": {Status: 503, Limit: "4", Remaining: "0", Window: "minute", Tier: "free", Body: true},
-		"local":  {Status: 200, Limit: "1", Remaining: "0", Window: "upstream-minute", Tier: "free", Enforcement: "local"},
-		"open":   {Status: 200, Limit: "4", Remaining: "4", Window: "minute", Tier: "free", Enforcement: "failed-open"},
-	}
-	away := fixed(limiter.Decision{}, errors.New("away"))
-	for own, user := range policies {
-		for shared, upstream := range policies {
-			e := newEndpoint(away, among(2), budget("free", 4, 100, user), budget("cap", 2, 100, upstream))
-			stricter := own
-			if order[shared] < order[own] {
-				stricter = shared
-			}
-			r := e.ask("/check?user=u&upstream=cap")
-			if diff := cmp.Diff(want[stricter], whatWasSaid(r)); diff != "" {
-				t.Errorf("%s and %s: -want +got:\n%s", own, shared, diff)
-			}
-			if named := map[bool]string{true: "the free tier", false: "the cap tier"}[own == "closed"]; stricter == "closed" && own != shared && !strings.Contains(problemOf(t, r).Detail, named) {
-				t.Errorf("%s and %s: %s", own, shared, r.Body)
-			}
-		}
-	}
-	for name, tc := range map[string]struct {
-		reason    string
-		own, cap  *tier.Tier
-		status    int
-		mark, why string
-	}{
-		"CapOff":  {"the cap is off, and its policy with it", budget("free", 4, 100, failOpenTier), budget("cap", 2, 100, engaged(time.Time{})), 200, "failed-open", ""},
-		"CapDry":  {"what is tried out does not decide", budget("free", 4, 100, failOpenTier), budget("cap", 2, 100, dryRunTier), 200, "failed-open", ""},
-		"OwnDry":  {"the cap does", budget("free", 4, 100, failOpenTier, dryRunTier), budget("cap", 2, 100), 503, "", "the cap tier has failurePolicy FailClosed"},
-		"BothDry": {"nothing does", budget("free", 4, 100, dryRunTier), budget("cap", 2, 100, dryRunTier), 200, "failed-open", ""},
-	} {
-		r := newEndpoint(away, nil, tc.own, tc.cap).ask("/check?user=u&upstream=cap")
-		if got := strings.Join(r.Header()["X-Tierlimit-Enforcement"], ""); r.Code != tc.status || got != tc.mark || !strings.Contains(r.Body.String(), tc.why) {
-			t.Errorf("%s: %d %q %s: %s", name, r.Code, got, r.Body, tc.reason)
-		}
-	}
-}
-
-// The cap has a share too, and both are decided together.
-func TestUpstreamFailLocal(t *testing.T) {
-	e := newEndpoint(fixed(limiter.Decision{}, errors.New("away")), among(2), budget("free", 4, 100, failLocalTier), budget("gpt-4o", 2, 100, failLocalTier))
-	if r := e.ask("/check?user=a&upstream=gpt-4o"); r.Code != 200 {
-		t.Fatalf("%d %s", r.Code, r.Body)
-	}
-	p := problemOf(t, e.ask("/check?user=b&upstream=gpt-4o"))
-	if want := "All callers of upstream gpt-4o together may make 1 requests per minute at this replica while the rate limit store does not decide. Retry after 60 seconds. Your own budget was not charged."; p.Detail != want || p.Type != upstreamQuotaExceeded {
-		t.Errorf("%+v", p)
-	}
-	if got := whatWasSaid(e.ask("/check?user=b")); got.Remaining != "1" { // of its share of 2
-		t.Errorf("the rejection by the cap was charged to the user: %+v", got)
-	}
-}
-
-// What is only tried out must not stop anything, also where Redis goes away in between.
-func TestUpstreamTriedOutFails(t *testing.T) {
-	calls := 0
-	e := newEndpoint(budgetsFunc(func(budgets ...limiter.Budget) (limiter.Decision, error) {
-		if calls++; calls > 1 {
-			return limiter.Decision{}, errors.New("away")
-		}
-		return limiter.Decision{Allowed: true, Limit: budgets[0].Limits[0], Remaining: 3}, nil
-	}), nil, budget("free", 4, 100), budget("cap", 2, 100, dryRunTier))
-	want := said{Status: 200, Limit: "4", Remaining: "3", Window: "minute", Tier: "free"}
-	if diff := cmp.Diff(want, whatWasSaid(e.ask("/check?user=u&upstream=cap"))); diff != "" || calls != 2 {
-		t.Errorf("%d calls: -want +got:\n%s", calls, diff)
-	}
-}
-
-func TestUpstreamErrorBackend(t *testing.T) {
-	server := redistest.Start(t)
-	e := newEndpoint(realLimiter(t, server), nil, budget("free", 5, 100), budget("gpt-4o", 1, 100), budget("dry", 1, 100, dryRunTier))
-	backend := errorBackendOf(t, e, "tier=free&upstream=gpt-4o")
-	tried := errorBackendOf(t, e, "tier=free&upstream=dry")
-	if r := answerOf(backend, refusedRequest("203.0.113.7")); r.Code != 403 {
-		t.Errorf("with room in both: %d", r.Code)
-	}
-	e.ask("/check/nginx?tier=free&upstream=gpt-4o", "X-Real-IP", "203.0.113.8")
-	e.ask("/check/nginx?tier=free&upstream=dry", "X-Real-IP", "203.0.113.8")
-	r := answerOf(backend, refusedRequest("203.0.113.7"))
-	if p := problemOf(t, r); r.Code != 429 || p.Type != upstreamQuotaExceeded || p.Upstream != "gpt-4o" {
-		t.Errorf("the cap is used up by another: %d %+v", r.Code, p)
-	}
-	if r := answerOf(tried, refusedRequest("203.0.113.7")); r.Code != 403 {
-		t.Errorf("a cap that is tried out: %d", r.Code)
-	}
-	if got := logOf(t, server, limiter.Subject{User: "203.0.113.7", Kind: "ip"}); got != 0 {
-		t.Errorf("looking has charged %d", got)
-	}
-	for query, want := range map[string]string{"upstream=Gpt": `"upstream" is "Gpt"`, "upstream-per=tenant": "given without upstream"} {
-		if _, err := e.ErrorBackend(query); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", query, err, want)
-		}
-	}
 }
 
 func TestUpstreamGRPC(t *testing.T) {
