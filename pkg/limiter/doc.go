@@ -48,12 +48,21 @@
 // of the user may take the place first, or a longer window may be full by then: the next answer
 // says so.
 //
+// # Several budgets at once
+//
+// A request can be charged to several subjects together, a user and a provider that all users share,
+// say: [SlidingWindow.CheckBudgets] decides on all of them, and charges all or none.
+//
 // # What it costs
 //
-// One round trip and one script execution per check, for any number of windows. Memory is one entry
-// per admitted request and window, until it leaves. With Redis 7.0 an entry takes
+// One script execution per check, for any number of windows and budgets. Checks that come while others
+// are on their way share a round trip; one that comes alone is sent at once. Each has its own deadline,
+// and one that waits for a connection that is dead, or a server that does not answer, holds up no
+// others. Calls are repeated on purpose when no answer comes: a repeat is charged once.
 //
-//	37 bytes in a log of 5, the key included
+// Memory is one entry per admitted request and window, until it leaves. With Redis 7.0 an entry takes
+//
+//	34 bytes in a log of 5, the key included
 //	23 bytes in a log of 60
 //	up to 104 bytes in a log of more than 128 entries (zset-max-listpack-entries)
 //
@@ -64,6 +73,19 @@
 // lazyfree-lazy-expire to yes in Redis if logs are long: a key that expires is then freed beside
 // the commands and not between them.
 //
+// A rejected caller can be remembered in the process for a short time, and then costs Redis nothing:
+// Options.DenyMemory.
+//
+// # When Redis is away
+//
+// Every check has a deadline, also while it connects. A Redis that is down, frozen or out of memory
+// is an error, and so is a key that holds something else. After a few failures in a row the checks
+// that follow fail at once, with ErrCircuitOpen, and one at a time tries again: nobody waits for a
+// Redis that does not answer. What heals does so by itself. A check that ended with an error may or
+// may not have been charged if Redis had received it; it is never charged in one window alone.
+//
+// [Local] keeps budgets in the memory of the process meanwhile.
+//
 // # Which clock counts
 //
 // That of Redis. The clocks of the processes that ask do not matter, and they need not agree. If
@@ -73,27 +95,30 @@
 //
 // # What it needs from Redis
 //
-// The log is only as durable as Redis. After a restart without persistence, or for the last moments
-// before a failover, budgets begin anew. Set maxmemory-policy to noeviction: an evicted log is a
-// budget that begins anew, while a Redis that is out of memory is an error. The account needs
-// the keys ratelimit:* and *:ratelimit:* and the commands EVALSHA, EVAL, TIME, ZCARD, ZRANGE,
-// ZSCORE, ZCOUNT, UNLINK, ZREMRANGEBYRANK, ZADD and EXPIRE. In Redis Cluster the keys of a user's
-// windows are in different slots, which one script cannot use together: only checks of a single
-// limit work there.
+// One Redis, Sentinels or a Redis Cluster; see [NewClient]. The log is only as durable as Redis.
+// After a restart without persistence, or for the last moments before a failover, budgets begin anew.
+// Set maxmemory-policy to noeviction: an evicted log is a budget that begins anew, while a Redis that
+// is out of memory is an error. The account needs the keys ratelimit:* and *:ratelimit:* and the
+// commands EVALSHA, EVAL, TIME, ZCARD, ZRANGE, ZSCORE, ZCOUNT, UNLINK, ZREMRANGEBYRANK,
+// ZREMRANGEBYSCORE, ZADD and EXPIRE, in a Cluster ZREM and CLUSTER SLOTS too.
 //
-// Every check has a deadline, also while it connects. A Redis that is down, frozen or out of memory
-// is an error, and so is a key that holds something else; the next check after it is back works. A
-// check that ended with an error may or may not have been charged if Redis had received it; it is
-// never charged in one window alone.
+// In a Redis Cluster all logs of a subject are in one slot ([Subject.ClusterKey]). Those of different
+// subjects are not, and no script sees two of them: a request that is charged to several budgets is
+// decided in two phases. Each budget first gives a reservation, which counts like a charge and leaves
+// by itself after twice the timeout and a second; when all have given one, all become charges, and
+// the request is admitted. If one is full the reservations before it are taken back. No limit is ever
+// exceeded so, and what a process leaves behind that ends in between is given back when it lapses.
+// One thing can remain: if it ends while the charges are on their way to different servers, one of
+// them may be made, of a request that was never answered. That takes three round trips.
 //
 // # Looking at a user and letting them through
 //
 // The name of the key is in the documentation of [Subject.Key].
 //
 //	$ redis-cli ZRANGE ratelimit:user_8421:60 0 -1 WITHSCORES
-//	1) "k2Jx0aQD"
+//	1) "\x8f\x1c\x02\xd7a"
 //	2) "1796040010000000"
-//	3) "k2Jx0aQE"
+//	3) "\x8f\x1c\x02\xd7b"
 //	4) "1796040020250000"
 //
 // Each request is two lines, oldest first: its member, which means nothing beyond being unique, and

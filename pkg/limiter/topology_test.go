@@ -6,6 +6,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -290,6 +291,48 @@ func TestSharedBudgetInAClusterIsExact(t *testing.T) {
 			if got := must(cluster.Client.ZCard(context.Background(), log).Result())(t); got != admitted[i].Load() || got > limit {
 				t.Errorf("%s has %d entries, and was admitted %d times of at most %d", log, got, admitted[i].Load(), limit)
 			}
+		}
+	}
+}
+
+// The rights that docs/redis.md names for a Cluster are enough, and without any of them it does not work.
+func TestUserOfAClusterNeedsNoMoreThanDocumented(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 0)
+	rights := []any{"+eval", "+evalsha", "+time", "+zcard", "+zrange", "+zscore", "+zcount", "+unlink",
+		"+zremrangebyrank", "+zremrangebyscore", "+zadd", "+expire", "+cluster|slots", "+zrem"}
+	tries := 0
+	try := func(without any) error {
+		tries++
+		name := fmt.Sprint("account", tries)
+		user := []any{"ACL", "SETUSER", name, "reset", "on", ">secret", "~*ratelimit:*"}
+		for _, right := range rights {
+			if right != without {
+				user = append(user, right)
+			}
+		}
+		for _, node := range cluster.Nodes {
+			must(node.Client.Do(context.Background(), user...).Result())(t)
+		}
+		s := within(t, strings.Replace(cluster.URL(), "://", "://"+name+":secret@", 1), 1, patience)[0]
+		for range 3 { // the second is rejected by the shared budget, and what it had reserved is released
+			d, err := s.CheckBudgets(context.Background(), Budget{Subject{User: name}, []Limit{{5, time.Minute}, {50, day}}},
+				Budget{Subject{User: name, Kind: KindUpstream}, []Limit{{1, time.Minute}}})
+			if err != nil {
+				return err
+			}
+			if left := must(cluster.Client.ZCard(context.Background(), Subject{User: name}.ClusterKey(day)).Result())(t); left != 1 {
+				return fmt.Errorf("%d entries after %+v", left, d)
+			}
+		}
+		return nil
+	}
+	if err := try(nil); err != nil {
+		t.Errorf("with all rights: %v", err)
+	}
+	for _, right := range []any{"+cluster|slots", "+zrem"} {
+		if err := try(right); err == nil {
+			t.Errorf("%v is not needed", right)
 		}
 	}
 }
