@@ -47,7 +47,11 @@ func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Deci
 		s.releaseLater(member, budgets[:reserved])
 		return Decision{}, err
 	case !d.Allowed:
-		s.release(ctx, member, budgets[:reserved-1])
+		for i := range reserved - 1 { // so that the user's next request does not meet it
+			if s.settle(ctx, "release", member, budgets[i]) != nil {
+				s.releaseLater(member, budgets[i:i+1])
+			}
+		}
 		return d, nil
 	}
 	if err := s.chargeReserved(ctx, member, budgets); err != nil {
@@ -93,23 +97,21 @@ func (s *SlidingWindow) chargeReserved(ctx context.Context, member string, budge
 	return group.Wait()
 }
 
-// release takes back what was reserved or charged, as far as Redis can be asked: what it misses
-// lapses. It is tried for as long as a lease lasts.
-func (s *SlidingWindow) release(ctx context.Context, member string, budgets []Budget) {
-	ctx, cancel := context.WithTimeout(ctx, s.lease())
-	defer cancel()
-	for _, b := range budgets {
-		for s.settle(ctx, "release", member, b) != nil && wait(ctx, releaseEvery) {
-			continue
-		}
-	}
-}
-
-// releaseLater releases while the caller goes on.
+// releaseLater takes back what was reserved or charged, while the caller goes on and for as long as a
+// lease lasts. What it misses lapses.
 func (s *SlidingWindow) releaseLater(member string, budgets []Budget) {
-	if len(budgets) > 0 {
-		go s.release(context.Background(), member, budgets)
+	if len(budgets) == 0 {
+		return
 	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.lease())
+		defer cancel()
+		for _, b := range budgets {
+			for s.settle(ctx, "release", member, b) != nil && wait(ctx, releaseEvery) {
+				continue
+			}
+		}
+	}()
 }
 
 // releaseEvery is how long to wait before a release is tried again.
