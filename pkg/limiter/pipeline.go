@@ -68,50 +68,59 @@ type passenger struct {
 
 // do executes a call. When ctx ends first its error is returned; Redis may still execute the call.
 func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
-	p1 := &passenger{call: c, ctx: ctx, done: make(chan struct{})}
+	me := &passenger{call: c, ctx: ctx, done: make(chan struct{})}
 	p.mu.Lock()
-	p.waiting = append(p.waiting, p1)
-	if p.flights < maxFlights {
-		p.takeOff()
+	if p.flights < maxFlights { // nobody waits: fly at once, and without another goroutine
+		p.flights++
+		p.mu.Unlock()
+		f := &flight{}
+		p.leg(f, []*passenger{me})
+		if batch := p.next(f); len(batch) > 0 {
+			go p.fly(f, batch)
+		}
+	} else {
+		p.waiting = append(p.waiting, me)
+		p.mu.Unlock()
 	}
-	p.mu.Unlock()
 	select {
-	case <-p1.done:
-		return p1.reply, p1.err
+	case <-me.done:
+		return me.reply, me.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// flight is a goroutine that sends one batch after another while calls wait.
+// flight sends one batch after another while calls wait.
 type flight struct {
 	late bool // it does not count in flights any more
 }
 
-// takeOff starts a flight. The mutex is held.
-func (p *pipeline) takeOff() {
-	p.flights++
-	f := &flight{}
-	batch := p.nextBatch()
-	go p.fly(f, batch)
-}
-
 func (p *pipeline) fly(f *flight, batch []*passenger) {
 	for len(batch) > 0 {
-		alarm := time.AfterFunc(lateAfter, func() { p.isLate(f) })
-		p.send(batch)
-		alarm.Stop()
-		p.mu.Lock()
-		if f.late {
-			p.mu.Unlock()
-			return
-		}
-		batch = p.nextBatch()
-		if len(batch) == 0 {
-			p.flights--
-		}
-		p.mu.Unlock()
+		p.leg(f, batch)
+		batch = p.next(f)
 	}
+}
+
+// leg sends one batch.
+func (p *pipeline) leg(f *flight, batch []*passenger) {
+	alarm := time.AfterFunc(lateAfter, func() { p.isLate(f) })
+	defer alarm.Stop()
+	p.send(batch)
+}
+
+// next returns the batch that a flight goes on with, or nothing when it has ended.
+func (p *pipeline) next(f *flight) []*passenger {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.late {
+		return nil
+	}
+	batch := p.nextBatch()
+	if len(batch) == 0 {
+		p.flights--
+	}
+	return batch
 }
 
 // isLate lets others take off while a flight is still waiting for its server.
@@ -123,8 +132,9 @@ func (p *pipeline) isLate(f *flight) {
 	}
 	f.late = true
 	p.flights--
-	if len(p.waiting) > 0 {
-		p.takeOff()
+	if batch := p.nextBatch(); len(batch) > 0 {
+		p.flights++
+		go p.fly(&flight{}, batch)
 	}
 }
 
@@ -148,17 +158,20 @@ func (p *pipeline) nextBatch() []*passenger {
 
 // send executes a batch, repeats what deserves it, and tells the callers.
 func (p *pipeline) send(batch []*passenger) {
-	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(batch))
-	defer cancel()
-	batch = p.execute(ctx, batch)
+	deadline := latestDeadline(batch)
+	batch = p.execute(deadline, batch)
 	for i := range attempts + 1 { // one of them because the script was missing
 		if len(batch) == 0 {
 			return
 		}
-		if !batch[0].load && !wait(ctx, backoff<<i) {
-			break
+		if !batch[0].load {
+			if pause := backoff << i; time.Until(deadline) > pause {
+				time.Sleep(pause)
+			} else {
+				break
+			}
 		}
-		batch = p.execute(ctx, batch)
+		batch = p.execute(deadline, batch)
 	}
 	for _, c := range batch {
 		close(c.done)
@@ -166,7 +179,12 @@ func (p *pipeline) send(batch []*passenger) {
 }
 
 // execute sends a batch in one piece, and returns what is to be sent again. The others are done.
-func (p *pipeline) execute(ctx context.Context, batch []*passenger) (again []*passenger) {
+func (p *pipeline) execute(deadline time.Time, batch []*passenger) (again []*passenger) {
+	if attempt := time.Now().Add(p.attempt); attempt.Before(deadline) {
+		deadline = attempt
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
 	pipe := p.client.Pipeline()
 	commands := make([]*redis.Cmd, len(batch))
 	var loaded *script
@@ -179,8 +197,6 @@ func (p *pipeline) execute(ctx context.Context, batch []*passenger) (again []*pa
 		_ = pipe.Process(ctx, commands[i]) // only queues
 		c.sent++
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.attempt)
-	defer cancel()
 	_, err := pipe.Exec(ctx)
 	for i, c := range batch {
 		c.reply, c.err = commands[i].Result()
