@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -76,7 +77,7 @@ func eachApart(budgets []Budget, ask func([]Budget) (Decision, error)) (Decision
 		for j := range d.Usage {
 			d.Usage[j].Budget = i
 		}
-		usage := append(all.Usage, d.Usage...)
+		usage := slices.Concat(all.Usage, d.Usage)
 		if i == 0 || d.Remaining < all.Remaining {
 			all = d
 		}
