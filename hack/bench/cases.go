@@ -3,7 +3,11 @@
 
 package main
 
-import "github.com/tierlimit/tierlimit/hack/bench/contenders"
+import (
+	"slices"
+
+	"github.com/tierlimit/tierlimit/hack/bench/contenders"
+)
 
 // contender is a server under test. To try another one, or another flag, add a line.
 type contender struct {
@@ -25,6 +29,7 @@ var everybody = []contender{
 	{name: "tierlimit, upstream cap", capped: true},
 	{name: "tierlimit, upstream cap, deny memory off", flags: []string{"--deny-memory=0"}, capped: true},
 	{name: "pkg/limiter", engine: "limiter"},
+	{name: "pkg/limiter, deny memory", engine: "limiter-remembering"},
 	{name: "naive", engine: "naive"},
 	{name: "redis_rate", engine: "redis_rate"},
 	{name: "ulule", engine: "ulule"},
@@ -71,10 +76,11 @@ var groups = []group{
 		tiers: []string{contenders.Rejected},
 	},
 	{
-		name: "offender", title: "Rejected, repeat offender", contenders: compared, base: "naive", baseTitle: "naive",
+		name: "offender", title: "Rejected, repeat offender", base: "naive", baseTitle: "naive",
 		about: "The same with 200 users, each of whom asks again and again, some 100 times a second: a client that ignores " +
 			"`Retry-After`. `tierlimit` answers them from memory.",
-		tiers: []string{contenders.Rejected}, users: offenders,
+		contenders: slices.Insert(slices.Clone(compared), 4, "pkg/limiter, deny memory"),
+		tiers:      []string{contenders.Rejected}, users: offenders,
 	},
 	{
 		name: "mixed", title: "Mixed", contenders: compared, base: "naive", baseTitle: "naive",

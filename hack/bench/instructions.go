@@ -56,8 +56,6 @@ type probe struct {
 	fill  int // admitted checks of each user before
 }
 
-var countedScripts = []*redis.Script{contenders.CountFirstScript, contenders.NaiveScript}
-
 // instructions measures what the scripts cost on the admitted and on the rejected path.
 func (b *bench) instructions(ctx context.Context) (*costs, error) {
 	server, err := b.startProbed(ctx)
@@ -101,7 +99,7 @@ func (b *bench) startProbed(ctx context.Context, under ...string) (*redisServer,
 	if err != nil {
 		return nil, err
 	}
-	for _, source := range append(countedScripts, redis.NewScript(b.script)) {
+	for _, source := range []*redis.Script{redis.NewScript(b.script), contenders.CountFirstScript, contenders.NaiveScript} {
 		if err := source.Load(ctx, server.client).Err(); err != nil {
 			server.stop()
 			return nil, err

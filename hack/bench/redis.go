@@ -35,7 +35,7 @@ func startRedis(ctx context.Context, dir string, under ...string) (*redisServer,
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, ReadTimeout: time.Minute})
-	argv := append(under, path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no")
+	argv := slices.Concat(under, []string{path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no"})
 	p, err := startProcess(ctx, dir, "redis-server", argv, func(pid int) error {
 		var dialer net.Dialer // the client would complain in the log
 		connection, err := dialer.DialContext(ctx, "tcp", addr)

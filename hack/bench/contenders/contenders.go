@@ -71,6 +71,7 @@ type Config struct {
 var engines = map[string]func(context.Context, Config) (Engine, error){
 	"floor":                 func(context.Context, Config) (Engine, error) { return floor{}, nil },
 	"limiter":               newPackage,
+	"limiter-remembering":   newRemembering,
 	"naive":                 newNaive,
 	"redis_rate":            newRedisRate,
 	"ulule":                 newUlule,
