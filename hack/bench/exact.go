@@ -92,7 +92,7 @@ func bursts(ctx context.Context, s *server) (exactness, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range burstUsers {
 		group.Go(func() error {
-			user := burster{client: client, url: "http://" + s.addr + askFor(s.path, contenders.Short, "burst-"+strconv.Itoa(i), 0)}
+			user := burster{client: client, url: "http://" + s.addr + askFor(contenders.Short, "burst-"+strconv.Itoa(i))}
 			if err := user.run(ctx); err != nil {
 				return fmt.Errorf("%s: %w", s.contender.name, err)
 			}

@@ -8,6 +8,7 @@ replace github.com/tierlimit/tierlimit => ../..
 
 require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/google/uuid v1.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tierlimit/tierlimit v0.0.0-00010101000000-000000000000

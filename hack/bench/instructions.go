@@ -4,11 +4,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -22,6 +20,13 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
+// costs is what kinds of checks cost in Redis. The first is a PING.
+type costs struct {
+	kinds     []instructionCount
+	counter   string // what counted the instructions; "" is nothing
+	uncounted error  // why nothing did
+}
+
 // instructionCount is what Redis executes for one check, reading and answering its commands included.
 type instructionCount struct {
 	what     string
@@ -31,57 +36,76 @@ type instructionCount struct {
 	naive    string  // what it is compared with
 }
 
+// batch is how many checks are counted, spread over so many users.
+type batch struct{ checks, users int }
+
+var (
+	timed  = batch{20_000, 1_000}
+	slowly = batch{4_000, 200} // under valgrind, with logs that are as long
+)
+
 const (
-	countedEvent  = "instructions:u"
-	countedChecks = 20_000
-	countedUsers  = 1_000
 	countedAtOnce = 100 // in one pipeline
 	countedRounds = 3
 )
 
-// errNoPerf says why instructions cannot be counted here.
-var errNoPerf = errors.New("perf counts no instructions here")
-
-// probe is a kind of check: the commands of each of its steps.
+// probe is a kind of check: the commands of each of its steps, for a user.
 type probe struct {
 	instructionCount
-	steps []func(i int) []any
+	steps []func(user int) []any
 	fill  int // admitted checks of each user before
 }
 
-// instructions counts what the scripts cost on the admitted and on the rejected path. The first
-// count is that of a PING. noPerf says why only the CPU time could be measured, if so.
-func (b *bench) instructions(ctx context.Context) (results []instructionCount, noPerf, err error) {
-	server, err := startRedis(ctx, b.dir)
+// instructions measures what the scripts cost on the admitted and on the rejected path.
+func (b *bench) instructions(ctx context.Context) (*costs, error) {
+	server, err := b.startProbed(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer server.stop()
-	ours := redis.NewScript(b.script)
-	for _, source := range []*redis.Script{ours, contenders.NaiveScript} {
-		if err := source.Load(ctx, server.client).Err(); err != nil {
-			return nil, nil, err
-		}
-	}
-	probes := probes(ours.Hash())
+	result, probes := &costs{counter: "perf"}, b.probes()
 	counts, times := make([][]float64, len(probes)), make([][]float64, len(probes))
 	for range countedRounds {
 		for i, p := range probes {
 			count, microseconds, err := p.measure(ctx, server)
 			if errors.Is(err, errNoPerf) {
-				noPerf = err
+				result.counter, result.uncounted = "", err
 			} else if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			counts[i], times[i] = append(counts[i], count), append(times[i], microseconds)
 		}
 	}
+	_, missing := exec.LookPath("valgrind")
+	if result.counter == "" && missing == nil {
+		result.counter = "valgrind"
+	}
 	for i, p := range probes {
 		p.total, p.cpu, p.commands = median(counts[i]), median(times[i]), len(p.steps)
-		results = append(results, p.instructionCount)
-		b.say("instructions  %-30s %7.0f a check, %5.1f us", p.what, p.total, p.cpu)
+		if result.counter == "valgrind" {
+			if p.total, err = b.underValgrind(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		result.kinds = append(result.kinds, p.instructionCount)
+		b.say("instructions  %-40s %7.0f a check, %5.1f us", p.what, p.total, p.cpu)
 	}
-	return results, noPerf, nil
+	return result, nil
+}
+
+// startProbed runs a Redis that has the scripts.
+func (b *bench) startProbed(ctx context.Context, under ...string) (*redisServer, error) {
+	server, err := startRedis(ctx, b.dir, under...)
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range []*redis.Script{redis.NewScript(b.script), contenders.CountFirstScript, contenders.NaiveScript} {
+		if err := source.Load(ctx, server.client).Err(); err != nil {
+			server.stop()
+			return nil, err
+		}
+	}
+	return server, nil
 }
 
 // measure returns the instructions and the microseconds of one check. An error that wraps errNoPerf
@@ -90,7 +114,7 @@ func (p probe) measure(ctx context.Context, server *redisServer) (count, microse
 	if err := server.empty(ctx); err != nil {
 		return 0, 0, err
 	}
-	if err := p.send(ctx, server.client, p.fill*countedUsers); err != nil {
+	if err := p.send(ctx, server.client, batch{p.fill * timed.users, timed.users}); err != nil {
 		return 0, 0, err
 	}
 	count, err = countInstructions(ctx, server.pid(), func() error {
@@ -98,14 +122,14 @@ func (p probe) measure(ctx context.Context, server *redisServer) (count, microse
 		if err != nil {
 			return err
 		}
-		if err := p.send(ctx, server.client, countedChecks); err != nil {
+		if err := p.send(ctx, server.client, timed); err != nil {
 			return err
 		}
 		after, err := mainThreadTime(server.pid())
-		microseconds = float64((after - before).Nanoseconds()) / 1e3 / countedChecks
+		microseconds = float64((after - before).Nanoseconds()) / 1e3 / float64(timed.checks)
 		return err
 	})
-	return count / countedChecks, microseconds, err
+	return count / float64(timed.checks), microseconds, err
 }
 
 // mainThreadTime is the time that the first thread of a process has spent on a CPU, to the
@@ -120,44 +144,47 @@ func mainThreadTime(pid int) (time.Duration, error) {
 	return time.Duration(nanoseconds), err
 }
 
-func probes(hash string) []probe {
-	admitted := contenders.Tiers[contenders.Admitted]
-	full := []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 100, Window: day}}
+// probes are the checks to measure: of ours, of its variant and of the naive design.
+func (b *bench) probes() []probe {
+	admitted, free := contenders.Tiers[contenders.Admitted], contenders.Tiers[contenders.Free]
 	members := contenders.NewMembers()
-	ours := func(limits []limiter.Limit) func(int) []any {
-		return func(i int) []any {
-			keys, args := contenders.ScriptCall(userName(i%countedUsers), members.Next(), limits)
-			command := []any{"evalsha", hash, len(keys)}
-			for _, key := range keys {
-				command = append(command, key)
-			}
-			return append(command, args...)
-		}
+	script := func(hash string, limits []limiter.Limit) []func(int) []any {
+		return []func(int) []any{func(user int) []any {
+			keys, args := contenders.ScriptCall(userName(user), members.Next(), limits)
+			return contenders.EvalSHA(hash, keys, args)
+		}}
 	}
-	naive := func(limit limiter.Limit) func(int) []any {
-		return func(i int) []any {
-			key, args := contenders.NaiveCall(userName(i%countedUsers), uuid.NewString(), time.Now(), limit)
-			return append([]any{"evalsha", contenders.NaiveScript.Hash(), 1, key}, args...)
+	naive := func(limits ...limiter.Limit) (steps []func(int) []any) {
+		for _, limit := range limits {
+			steps = append(steps, func(user int) []any {
+				key, args := contenders.NaiveCall(userName(user), uuid.NewString(), time.Now(), limit)
+				return contenders.EvalSHA(contenders.NaiveScript.Hash(), []string{key}, args)
+			})
 		}
+		return steps
 	}
-	ping := func(int) []any { return []any{"ping"} }
+	ping := []func(int) []any{func(int) []any { return []any{"ping"} }}
 	name := func(what, naive string) instructionCount { return instructionCount{what: what, naive: naive} }
+	ours, variant := redis.NewScript(b.script).Hash(), contenders.CountFirstScript.Hash()
+	const naiveAdmitted, naiveRejected = "naive, admitted", "naive, rejected by the minute"
 	return []probe{
-		{instructionCount: name("PING", ""), steps: []func(int) []any{ping}},
-		{instructionCount: name("script, admitted", "naive, admitted"), steps: []func(int) []any{ours(admitted)}},
-		{instructionCount: name("naive, admitted", ""), steps: []func(int) []any{naive(admitted[0]), naive(admitted[1])}},
-		{instructionCount: name("script, rejected by the minute", "naive, rejected by the minute"), steps: []func(int) []any{ours(full)}, fill: 5},
-		{instructionCount: name("naive, rejected by the minute", ""), steps: []func(int) []any{naive(full[0])}, fill: 5},
+		{instructionCount: name("PING", ""), steps: ping},
+		{instructionCount: name("script, admitted", naiveAdmitted), steps: script(ours, admitted)},
+		{instructionCount: name("stale entries counted first, admitted", naiveAdmitted), steps: script(variant, admitted)},
+		{instructionCount: name(naiveAdmitted, naiveAdmitted), steps: naive(admitted...)},
+		{instructionCount: name("script, rejected by the minute", naiveRejected), steps: script(ours, free), fill: 5},
+		{instructionCount: name("stale entries counted first, rejected by the minute", naiveRejected), steps: script(variant, free), fill: 5},
+		{instructionCount: name(naiveRejected, naiveRejected), steps: naive(free[0]), fill: 5},
 	}
 }
 
 // send makes checks over one connection, many at once.
-func (p probe) send(ctx context.Context, client *redis.Client, checks int) error {
-	for start := 0; start < checks; start += countedAtOnce {
+func (p probe) send(ctx context.Context, client *redis.Client, b batch) error {
+	for start := 0; start < b.checks; start += countedAtOnce {
 		for _, step := range p.steps {
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for i := start; i < start+countedAtOnce; i++ {
-					pipe.Do(ctx, step(i)...)
+					pipe.Do(ctx, step(i%b.users)...)
 				}
 				return nil
 			})
@@ -167,43 +194,4 @@ func (p probe) send(ctx context.Context, client *redis.Client, checks int) error
 		}
 	}
 	return nil
-}
-
-// countInstructions counts the instructions that a process executes in user space during work.
-// Where that is not possible, work is done nevertheless, and the error wraps errNoPerf.
-func countInstructions(ctx context.Context, pid int, work func() error) (float64, error) {
-	cmd := exec.CommandContext(ctx, "perf", "stat", "-x", ",", "-e", countedEvent, "-p", strconv.Itoa(pid))
-	var output bytes.Buffer
-	cmd.Stderr = &output
-	if err := cmd.Start(); err != nil {
-		if err := work(); err != nil {
-			return 0, err
-		}
-		return math.NaN(), fmt.Errorf("%w: %w", errNoPerf, err)
-	}
-	time.Sleep(300 * time.Millisecond) // until it counts; the process has nothing to do meanwhile
-	err := work()
-	_ = cmd.Process.Signal(os.Interrupt)
-	_ = cmd.Wait() // what it printed tells whether it counted
-	if err != nil {
-		return 0, err
-	}
-	count, err := parsePerf(output.String())
-	if err != nil {
-		return math.NaN(), fmt.Errorf("%w: %w", errNoPerf, err)
-	}
-	return count, nil
-}
-
-// parsePerf reads the line of "perf stat -x ,".
-func parsePerf(output string) (float64, error) {
-	for line := range strings.Lines(output) {
-		fields := strings.Split(line, ",")
-		if len(fields) > 2 && fields[2] == countedEvent {
-			if count, err := strconv.ParseFloat(fields[0], 64); err == nil {
-				return count, nil
-			}
-		}
-	}
-	return 0, fmt.Errorf("perf printed %q", strings.TrimSpace(output))
 }

@@ -39,7 +39,6 @@ type bench struct {
 	script string // the text of sliding_window.lua
 	dir    string // files of this run
 	redis  *redisServer
-	left   []string // contenders that cannot be run
 }
 
 func main() {
@@ -57,8 +56,8 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&b.root, "root", ".", "`DIR` of the checkout, in which bin/tierlimit is built")
 	flags.StringVar(&b.out, "out", "", "`DIR` of performance.md and performance.svg, to write the results into")
-	only := flags.String("only", "", "run only what matches a `REGEXP`: admitted/, rejected/, mixed/, connection/, hot/ and strategies/, "+
-		"each followed by the contender, exact/, memory/, stalls/, instructions/, frozen/, alone/")
+	only := flags.String("only", "", "run only what matches a `REGEXP`: admitted/, rejected/, offender/, mixed/, connection/, hot/, cap/, cap-full/ and "+
+		"strategies/, each followed by the contender, exact/, memory/, stalls/, instructions/, process/, frozen/, alone/")
 	flags.DurationVar(&b.duration, "duration", 3*time.Second, "`time` of each cell of the rates, whole seconds up to 40s")
 	flags.IntVar(&b.rounds, "rounds", 3, "how many `times` each cell is run")
 	flags.IntVar(&b.users, "users", 10_000, "`number` of users that checks are spread over")
@@ -135,16 +134,6 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	if err := b.writeTiers(); err != nil {
 		return err
 	}
-	for _, c := range everybody {
-		lacks, err := b.lacks(ctx, c)
-		if err != nil {
-			return err
-		}
-		if lacks {
-			b.left = append(b.left, c.name)
-			b.say("left out: %s (this binary has no --%s)", c.name, c.needs)
-		}
-	}
 	if b.redis, err = startRedis(ctx, b.dir); err != nil {
 		return err
 	}
@@ -188,7 +177,8 @@ func (b *bench) measure(ctx context.Context) (*results, error) {
 		{"memory/", func() (err error) { r.contenderMemory, err = b.contenderMemory(ctx); return err }},
 		{"memory/", func() (err error) { r.ours, r.uuids, err = b.memory(ctx); return err }},
 		{"stalls/", func() (err error) { r.stalls, err = b.stalls(ctx); return err }},
-		{"instructions/", func() (err error) { r.instructions, r.noPerf, err = b.instructions(ctx); return err }},
+		{"instructions/", func() (err error) { r.costs, err = b.instructions(ctx); return err }},
+		{"process/", func() (err error) { r.process, err = b.process(ctx); return err }},
 		{"frozen/", func() (err error) { r.frozen, err = b.freeze(ctx); return err }},
 		{"alone/", func() (err error) { r.alone, err = b.alone(ctx); return err }},
 	} {

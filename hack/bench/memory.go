@@ -81,11 +81,14 @@ func (b *bench) contenderMemory(ctx context.Context) ([]footprint, error) {
 			return nil, err
 		}
 		defer s.stop()
-		for _, size := range []struct{ requests, users int }{{5, 1000}, {600, 20}} {
+		for _, size := range []struct {
+			tier            string
+			requests, users int
+		}{{contenders.Free, 5, 1000}, {contenders.Enterprise, 600, 20}} {
 			f := footprint{name: c.name, requests: size.requests, logs: c.logs}
 			paths := make([]string, size.users*size.requests)
 			for i := range paths {
-				paths[i] = askFor(s.path, contenders.Admitted, userName(i%size.users), 0)
+				paths[i] = askFor(size.tier, userName(i%size.users))
 			}
 			fill := func() error { return touch(ctx, s.addr, paths) }
 			if err := b.weigh(ctx, &f, size.users, fill); err != nil {
@@ -129,14 +132,14 @@ func (b *bench) weigh(ctx context.Context, f *footprint, users int, fill func() 
 
 func userName(i int) string { return "user_" + strconv.Itoa(100_000+i) }
 
-// fillByChecks makes checks of one window, all of which must be admitted.
+// fillByChecks fills logs of one window up to their limit. All checks must be admitted.
 func fillByChecks(ctx context.Context, engine contenders.Engine, users, entries int) error {
 	const callers = 64
 	group, ctx := errgroup.WithContext(ctx)
 	for caller := range callers {
 		group.Go(func() error {
 			for i := caller; i < users*entries; i += callers {
-				verdict, err := engine.Check(ctx, userName(i%users), []limiter.Limit{oneWindow})
+				verdict, err := engine.Check(ctx, userName(i%users), []limiter.Limit{{Requests: int64(entries), Window: oneWindow.Window}})
 				if err == nil && !verdict.Allowed {
 					err = fmt.Errorf("check %d was not admitted", i)
 				}

@@ -64,6 +64,56 @@ func TestParsePerf(t *testing.T) {
 	}
 }
 
+func TestParseCollected(t *testing.T) {
+	if got, err := parseCollected("==7== Events    : Ir\n==7== Collected : 23246961\n==7== \n"); err != nil || got != 23_246_961 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := parseCollected("Killed"); err == nil {
+		t.Error("a run without a count was read")
+	}
+}
+
+func TestParseBenchmark(t *testing.T) {
+	got, err := parseBenchmark("goos: linux\nBenchmarkCheckAllWithoutRedis-2   \t  692190\t      1731.5 ns/op\t     912 B/op\t      17 allocs/op\nPASS\n")
+	if err != nil || got.objects != 17 || got.bytes != 912 || got.microseconds != 1.7315 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := parseBenchmark("testing: warning: no tests to run\nPASS\n"); err == nil {
+		t.Error("a run without the benchmark was read")
+	}
+}
+
+func TestPurpose(t *testing.T) {
+	const (
+		kernel  = "internal/runtime/syscall/linux.Syscall6"
+		redis   = "github.com/redis/go-redis/v9.(*Client).Process"
+		ours    = "github.com/tierlimit/tierlimit/pkg/limiter.(*SlidingWindow).ask"
+		handler = "github.com/tierlimit/tierlimit/hack/bench/contenders.(*handler).check"
+		server  = "net/http.(*conn).serve"
+	)
+	cases := map[string]struct {
+		stack  []string // innermost first
+		want   string
+		reason string
+	}{
+		"write to Redis":  {[]string{kernel, "syscall.write", "net.(*conn).Write", redis, ours, handler, server}, "system calls for Redis", "the innermost owner has asked for it"},
+		"write to client": {[]string{kernel, "syscall.write", "net.(*conn).Write", server}, "system calls for HTTP", "no Redis is in the stack"},
+		"poll":            {[]string{kernel, "runtime.netpoll", "runtime.findRunnable"}, "Go's scheduler and poller", "nobody has asked for it"},
+		"wake-up":         {[]string{"runtime.futex", "runtime.wakep", ours, server}, "Go's scheduler and poller", "it is the price of goroutines"},
+		"allocation":      {[]string{"runtime.memclrNoHeapPointers", "runtime.mallocgcSmallScanNoHeader", "runtime.newobject", ours, server}, "allocation and garbage collection", "whoever allocates"},
+		"copying":         {[]string{"runtime.memmove", "bufio.(*Writer).Write", redis, ours}, forRedis, "copying is part of what is copied for"},
+		"formatting":      {[]string{"strconv.AppendInt", handler, server}, forHandler, "so are helpers"},
+		"the limiter":     {[]string{ours, handler, server}, forLimiter, "it runs itself"},
+		"nobody":          {[]string{"os/signal.loop"}, "other", "it is none of these"},
+		"empty":           {nil, "other", "there is nothing to tell it by"},
+	}
+	for name, tc := range cases {
+		if got := purpose(tc.stack); got != tc.want {
+			t.Errorf("%s: got %q, want %q: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
 func TestParseCounts(t *testing.T) {
 	const metrics = `# TYPE tierlimit_checks_total counter
 tierlimit_checks_total{outcome="admitted",tier="free",window=""} 1.2e+06
@@ -110,6 +160,9 @@ func TestMedian(t *testing.T) {
 		if got := median(tc.values); got != tc.want {
 			t.Errorf("%s: median(%v) = %v, want %v", name, tc.values, got, tc.want)
 		}
+	}
+	if got := middling([]float64{0, 10, 20, 30, 40, 50, 60, 1000}); got != 35 {
+		t.Errorf("the mean of the middle half is %v, want 35: neither end counts", got)
 	}
 	if got := median(nil); !math.IsNaN(got) {
 		t.Errorf("the median of nothing is %v", got)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -58,6 +59,13 @@ func startProcess(ctx context.Context, dir, name string, argv []string, ready fu
 func (p *process) stop() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
+}
+
+// end asks the process to end, waits until it has, and returns the end of what it printed.
+func (p *process) end() string {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Wait()
+	return p.printed()
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }

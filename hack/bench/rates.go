@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,7 +73,7 @@ func (b *bench) rates(ctx context.Context) ([]groupResult, error) {
 					return nil, fmt.Errorf("%s, %s: %w; the server printed:\n%s", g.name, r.name, err, servers[r.name].printed())
 				}
 				r.samples = append(r.samples, result)
-				b.say("round %d of %d  %-10s  %-32s %7.0f/s", round+1, b.rounds, g.name, r.name, result.rate())
+				b.say("round %d of %d  %-10s  %-40s %7.0f/s", round+1, b.rounds, g.name, r.name, result.rate())
 				if share := float64(result.errors()) / float64(result.Requests); share > tolerated {
 					b.say("ERRORS: %.1f %% of the answers; the server printed:\n%s", 100*share, servers[r.name].printed())
 				}
@@ -85,13 +86,13 @@ func (b *bench) rates(ctx context.Context) ([]groupResult, error) {
 // tolerated is the share of errors above which the report marks a contender.
 const tolerated = 0.001
 
-// selected are the groups and rows that -only asks for, without contenders that cannot be run.
+// selected are the groups and rows that -only asks for.
 func (b *bench) selected() []groupResult {
 	var results []groupResult
 	for _, g := range groups {
 		result := groupResult{group: g}
 		for _, name := range g.contenders {
-			if b.only.MatchString(g.name+"/"+name) && !slices.Contains(b.left, name) {
+			if b.only.MatchString(g.name + "/" + name) {
 				result.rows = append(result.rows, &row{name: name})
 			}
 		}
@@ -112,16 +113,14 @@ func (b *bench) cell(ctx context.Context, s *server, g group, number int) (sampl
 	if err := b.redis.empty(ctx); err != nil {
 		return sample{}, err
 	}
-	template, touched := s.path, b.users
-	if g.hot {
-		template, touched = s.hot, min(100, b.users)
-	}
-	paths := make([]string, b.users)
+	paths := make([]string, cmp.Or(g.users, b.users))
 	for i := range paths {
-		user := "c" + strconv.Itoa(number) + "-" + strconv.Itoa(i)
-		paths[i] = askFor(template, g.tiers[i%len(g.tiers)], user, number)
+		paths[i] = askFor(g.tiers[i%len(g.tiers)], "c"+strconv.Itoa(number)+"-"+strconv.Itoa(i))
+		if s.capped {
+			paths[i] += "&upstream=" + g.upstream
+		}
 	}
-	if err := touch(ctx, s.addr, paths[:touched]); err != nil {
+	if err := touch(ctx, s.addr, paths); err != nil {
 		return sample{}, err
 	}
 	before, err := b.look(ctx, s)

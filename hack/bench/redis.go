@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -22,8 +23,8 @@ type redisServer struct {
 	client *redis.Client // one connection, for looking and preparing
 }
 
-// startRedis runs a redis-server on a free port.
-func startRedis(ctx context.Context, dir string) (*redisServer, error) {
+// startRedis runs a redis-server on a free port, under another program if one is given.
+func startRedis(ctx context.Context, dir string, under ...string) (*redisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("%w: install it with 'make setup' or your package manager", err)
@@ -33,9 +34,15 @@ func startRedis(ctx context.Context, dir string) (*redisServer, error) {
 		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(addr)
-	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1})
-	argv := []string{path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no"}
+	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, ReadTimeout: time.Minute})
+	argv := slices.Concat(under, []string{path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no"})
 	p, err := startProcess(ctx, dir, "redis-server", argv, func(pid int) error {
+		var dialer net.Dialer // the client would complain in the log
+		connection, err := dialer.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		_ = connection.Close()
 		info, err := client.InfoMap(ctx, "server").Result()
 		if err == nil && info["Server"]["process_id"] != strconv.Itoa(pid) {
 			err = fmt.Errorf("another server has taken %s", addr)

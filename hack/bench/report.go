@@ -25,8 +25,8 @@ type results struct {
 	contenderMemory []footprint
 	ours, uuids     []footprint
 	stalls          []stall
-	instructions    []instructionCount
-	noPerf          error
+	costs           *costs
+	process         *processCosts
 	frozen          *frozen
 	alone           []lone
 }
@@ -77,8 +77,8 @@ func percent(share float64) string { return number(100*share, 0) + " %" }
 
 // glance is one line for each contender, of what the tables below say in full.
 func (r *results) glance(w *strings.Builder) {
-	admitted, rejected, mixed := r.group("admitted"), r.group("rejected"), r.group("mixed")
-	if admitted == nil || rejected == nil || mixed == nil {
+	admitted, rejected, offender, mixed := r.group("admitted"), r.group("rejected"), r.group("offender"), r.group("mixed")
+	if admitted == nil || rejected == nil || offender == nil || mixed == nil {
 		return
 	}
 	fmt.Fprintf(w, "![Checks per second and over-admission of each contender](performance.svg)\n\n### At a glance\n\nChecks a second (and as a share of the floor's), CPU on the admitted path, memory of a user after 5 "+
@@ -86,7 +86,7 @@ func (r *results) glance(w *strings.Builder) {
 	var rows [][]string
 	for _, a := range admitted.rows {
 		line := []string{a.name}
-		for _, g := range []*groupResult{admitted, rejected, mixed} {
+		for _, g := range []*groupResult{admitted, rejected, offender, mixed} {
 			cell := g.row(a.name)
 			if cell == nil {
 				line = append(line, "-")
@@ -97,7 +97,7 @@ func (r *results) glance(w *strings.Builder) {
 		line = append(line, number(a.serverCPU(), 0), number(a.redisCPU(), 0), r.memoryOf(a.name), r.overOf(a.name))
 		rows = append(rows, line)
 	}
-	table(w, []string{"", "admitted/s", "rejected/s", "mixed/s", "server us", "Redis us", "bytes a user", "over-admitted"}, rows)
+	table(w, []string{"", "admitted/s", "rejected/s", "rejected/s, repeat offender", "mixed/s", "server us", "Redis us", "bytes a user", "over-admitted"}, rows)
 	w.WriteString("Memory and over-admission of `tierlimit` are those of `pkg/limiter`, of which it is made: its shortest window is a " +
 		"minute, and the bursts need one of 2 s.\n\n")
 }

@@ -80,19 +80,25 @@ func TestReportOfParts(t *testing.T) {
 		bench: b,
 		groups: []groupResult{
 			{groups[0], []*row{cells("floor", 0, 30_000), cells("tierlimit", 0, 12_000)}}, {groups[1], []*row{cells("tierlimit", 0, 28_000)}},
-			{groups[2], []*row{cells("tierlimit", 0, 15_000)}},
+			{groups[2], []*row{cells("tierlimit", 0, 29_000)}}, {groups[3], []*row{cells("tierlimit", 0, 15_000)}},
 		},
-		exact:        []exactness{{name: "pkg/limiter"}, {name: "ulule", worst: 9}},
-		ours:         []footprint{{requests: 5, logs: 1, perUser: 200, usage: 170, encoding: "listpack"}},
-		uuids:        []footprint{{requests: 5, logs: 1, perUser: 400, usage: 350, encoding: "listpack"}},
-		stalls:       []stall{{"a call", 300, 400, "a clock"}},
-		instructions: []instructionCount{{what: "PING", total: 1000, commands: 1}, {what: "script", total: 9000, commands: 1, naive: "naive"}, {what: "naive", total: 12_000, commands: 2}},
-		frozen:       &frozen{statuses: map[int]int{503: 64}},
-		alone:        []lone{{"pkg/limiter", 120}, {"plain", 100}},
+		exact:  []exactness{{name: "pkg/limiter"}, {name: "ulule", worst: 9}},
+		ours:   []footprint{{requests: 5, logs: 1, perUser: 200, usage: 170, encoding: "listpack"}},
+		uuids:  []footprint{{requests: 5, logs: 1, perUser: 400, usage: 350, encoding: "listpack"}},
+		stalls: []stall{{what: "a call", typical: 300, worst: 400}, {typical: 50, entries: 60}, {typical: 55, entries: 100_000}},
+		costs: &costs{counter: "valgrind", kinds: []instructionCount{
+			{what: "PING", total: 1000, commands: 1}, {what: "script", total: 9000, commands: 1, naive: "naive"}, {what: "naive", total: 12_000, commands: 2},
+		}},
+		process: &processCosts{[]allocation{{"in memory", 12, 900, 1.5}}, []share{{"go-redis", 0.25}}},
+		frozen:  &frozen{first: []float64{50, 52}, then: []float64{1, 3, 50}, statuses: map[int]int{503: 64}},
+		alone:   []lone{{"pkg/limiter", 120}, {"plain", 100}},
 	}
 	all.contenderMemory = []footprint{{name: "tierlimit", requests: 5, logs: 2, perUser: 365}}
 	report := all.markdown()
-	for _, want := range []string{"| tierlimit | 12,000 (0.40) | 28,000 (-) | 15,000 (-) |", "| 365 | 0 of 10 |", "| script | 9,000 | 8,000 | 0.800 |", "64 times 503", "ratio of 1.20"} {
+	for _, want := range []string{"| tierlimit | 12,000 (0.40) | 28,000 (-) | 29,000 (-) | 15,000 (-) |", "| 365 | 0 of 10 |", "| script | 9,000 | 8,000 | 0.800 |", "64 times 503", "ratio of 1.20",
+		"| 2 | 52.0 | 51.00 | 51.00 |", "| 3 | 50.0 | 18.00 | 3.00 |", "takes 1.10 times as long as on one of 60", "counted with valgrind",
+		"| in memory | 12.0 | 900 | 1.50 |", "| go-redis | 25.0 % |",
+	} {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is missing in\n%s", want, report)
 		}

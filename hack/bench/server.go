@@ -9,11 +9,9 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/tierlimit/tierlimit/hack/bench/contenders"
 )
@@ -49,7 +47,7 @@ func (b *bench) serve(ctx context.Context, c contender, redis *redisServer, flag
 		if err != nil {
 			return err
 		}
-		return touch(ctx, addr, []string{askFor(c.path, contenders.Admitted, "first", 0)})
+		return touch(ctx, addr, []string{askFor(contenders.Admitted, "first")})
 	}
 	if s.process, err = startProcess(ctx, b.dir, c.name, argv, ready); err != nil {
 		return nil, err
@@ -57,24 +55,12 @@ func (b *bench) serve(ctx context.Context, c contender, redis *redisServer, flag
 	return s, nil
 }
 
-// lacks reports whether the binary is of a version without the flag that the contender needs.
-func (b *bench) lacks(ctx context.Context, c contender) (bool, error) {
-	if c.needs == "" {
-		return false, nil
-	}
-	help, err := exec.CommandContext(ctx, b.binary(), "--help").CombinedOutput()
-	if err != nil {
-		return false, fmt.Errorf("%s --help: %w", b.binary(), err)
-	}
-	return !strings.Contains(string(help), "--"+c.needs), nil
-}
-
 // writeTiers makes the directory of the tiers that the binary has in common with the other servers.
 func (b *bench) writeTiers() error {
 	if err := os.Mkdir(b.tiersDir(), 0o750); err != nil {
 		return err
 	}
-	for _, name := range []string{contenders.Admitted, contenders.Rejected} {
+	for _, name := range []string{contenders.Admitted, contenders.Rejected, contenders.Free, contenders.Enterprise} {
 		limits := contenders.Tiers[name]
 		tier := fmt.Sprintf("apiVersion: tierlimit.dev/v1alpha1\nkind: RateLimitTier\nmetadata:\n  name: %s\n"+
 			"spec:\n  requests:\n    perMinute: %d\n    perDay: %d\n", name, limits[0].Requests, limits[1].Requests)
@@ -85,9 +71,9 @@ func (b *bench) writeTiers() error {
 	return nil
 }
 
-// askFor fills in a template of a path.
-func askFor(template, tier, user string, cell int) string {
-	return strings.NewReplacer("{tier}", tier, "{user}", user, "{cell}", strconv.Itoa(cell)).Replace(template)
+// askFor is the path of a check of a user.
+func askFor(tier, user string) string {
+	return "/check?tier=" + tier + "&user=" + user
 }
 
 // counts is how many checks a server has answered.

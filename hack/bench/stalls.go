@@ -22,6 +22,7 @@ type stall struct {
 	typical float64 // the median of the runs
 	worst   float64 // of all runs
 	about   string
+	entries int // of the log, for a usual check; else 0
 }
 
 const (
@@ -37,12 +38,13 @@ func (b *bench) stalls(ctx context.Context) ([]stall, error) {
 	}
 	defer redis.stop()
 	t := &stallTest{redis: redis, members: contenders.NewMembers(), config: contenders.Config{RedisURL: redis.url(), Script: b.script}}
-	var results []stall
+	results, err := t.steady(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, measure := range []func(context.Context) (stall, error){
 		func(ctx context.Context) (stall, error) { return t.stale(ctx, "limiter", "pkg/limiter") },
 		func(ctx context.Context) (stall, error) { return t.stale(ctx, "naive", "naive") },
-		func(ctx context.Context) (stall, error) { return t.steady(ctx, 60, 100) },
-		func(ctx context.Context) (stall, error) { return t.steady(ctx, longLog, 1) },
 		func(ctx context.Context) (stall, error) { return t.accessed(ctx, "no") },
 		func(ctx context.Context) (stall, error) { return t.accessed(ctx, "yes") },
 		func(ctx context.Context) (stall, error) { return t.expired(ctx, "no") },
@@ -53,6 +55,8 @@ func (b *bench) stalls(ctx context.Context) ([]stall, error) {
 			return nil, err
 		}
 		results = append(results, s)
+	}
+	for _, s := range results {
 		b.say("stalls      %s: %.0f us, at worst %.0f us", s.what, s.typical, s.worst)
 	}
 	return results, nil
@@ -86,7 +90,7 @@ func (t *stallTest) repeat(ctx context.Context, what, about string, run func() (
 		}
 		figures = append(figures, figure)
 	}
-	return stall{what, median(figures), slices.Max(figures), about}, nil
+	return stall{what: what, typical: median(figures), worst: slices.Max(figures), about: about}, nil
 }
 
 // checks makes checks of one user with the engine and returns how long each script took.
@@ -132,22 +136,40 @@ func (t *stallTest) stale(ctx context.Context, engineName, name string) (stall, 
 	})
 }
 
-// steady is the usual check on logs of a size.
-func (t *stallTest) steady(ctx context.Context, entries, users int) (stall, error) {
+// steady is the usual check on short logs and on a long one, in turns.
+func (t *stallTest) steady(ctx context.Context) ([]stall, error) {
 	engine, err := contenders.New(ctx, "limiter", t.config)
 	if err != nil {
-		return stall{}, err
+		return nil, err
 	}
-	what := fmt.Sprintf("pkg/limiter: the usual check on a log of %s entries, none stale", number(float64(entries), 0))
-	return t.repeat(ctx, what, "server's time of the script, median of 2,000", func() (float64, error) {
-		for user := range users {
-			if err := fillLog(ctx, t.redis.client, stallKey("", userName(user)), t.members.Next, time.Now(), entries); err != nil {
-				return 0, err
+	sizes := []struct{ entries, users int }{{60, 100}, {longLog, 1}}
+	figures := make([][]float64, len(sizes))
+	for range stallRuns {
+		for i, size := range sizes {
+			if err := t.redis.empty(ctx); err != nil {
+				return nil, err
 			}
+			for user := range size.users {
+				if err := fillLog(ctx, t.redis.client, stallKey("", userName(user)), t.members.Next, time.Now(), size.entries); err != nil {
+					return nil, err
+				}
+			}
+			durations, err := t.checks(ctx, engine, size.users, 2000)
+			if err != nil {
+				return nil, err
+			}
+			figures[i] = append(figures[i], middling(durations))
 		}
-		durations, err := t.checks(ctx, engine, users, 2000)
-		return median(durations), err
-	})
+	}
+	results := make([]stall, len(sizes))
+	for i, size := range sizes {
+		results[i] = stall{
+			what:    fmt.Sprintf("pkg/limiter: the usual check on a log of %s entries, none stale", number(float64(size.entries), 0)),
+			typical: median(figures[i]), worst: slices.Max(figures[i]), entries: size.entries,
+			about: "server's time of the script, mean of the middle half of 2,000",
+		}
+	}
+	return results, nil
 }
 
 // accessed is a check that finds a long log whose time to live has just passed.

@@ -22,6 +22,19 @@ func median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
+// middling is the mean of the middle half of sorted values: a median that is finer than their unit.
+func middling(sorted []float64) float64 {
+	return mean(sorted[len(sorted)/4 : len(sorted)-len(sorted)/4])
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, value := range values {
+		sum += value
+	}
+	return sum / float64(len(values))
+}
+
 // each is a figure of each sample.
 func (r *row) each(figure func(sample) float64) []float64 {
 	values := make([]float64, len(r.samples))

@@ -24,10 +24,10 @@ type bar struct {
 	hasOver            bool
 }
 
-// bars are the contenders that were measured on both paths.
+// bars are the contenders that were measured on both paths; rejected are repeat offenders.
 func (r *results) bars() []bar {
 	var bars []bar
-	admitted, rejected := r.group("admitted"), r.group("rejected")
+	admitted, rejected := r.group("admitted"), r.group("offender")
 	if admitted == nil || rejected == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func draw(bars []bar) (string, error) {
 	var said []string
 	for _, b := range bars {
 		fastest, worst = max(fastest, b.admitted, b.rejected), max(worst, b.over)
-		said = append(said, fmt.Sprintf("%s: %s admitted, %s rejected", b.name, number(b.admitted, 0), number(b.rejected, 0)))
+		said = append(said, fmt.Sprintf("%s: %s admitted, %s rejected (repeat offender)", b.name, number(b.admitted, 0), number(b.rejected, 0)))
 	}
 	var rows []pictureRow
 	for i, b := range bars {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -20,17 +21,20 @@ import (
 
 // frozen is what callers see while Redis has stopped without closing its connections.
 type frozen struct {
-	budget          time.Duration
-	callers, asked  int
-	median, slowest float64 // milliseconds
-	statuses        map[int]int
+	budget      time.Duration
+	callers     int
+	first, then []float64 // how long each waited the first time, and later; milliseconds
+	statuses    map[int]int
 }
 
 const (
 	freezeBudget  = 50 * time.Millisecond
 	freezeCallers = 64
 	freezeRuns    = 3
-	freezeAsks    = 3 // of each caller, one after the other, while it is frozen
+	freezePause   = 20 * time.Millisecond // of each caller, between two checks
+	freezeAsks    = 60                    // of each caller while it is frozen: for more than a second
+	// thawTime is longer than the time for which pkg/limiter does not ask a Redis that did not answer.
+	thawTime = 800 * time.Millisecond
 )
 
 // freeze stops Redis under the binary several times and lets many callers ask at once.
@@ -48,56 +52,56 @@ func (b *bench) freeze(ctx context.Context) (*frozen, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: freezeCallers}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	f := &frozen{budget: freezeBudget, callers: freezeCallers, statuses: map[int]int{}}
-	var waits []float64
 	for range freezeRuns {
-		if _, err := askTogether(ctx, client, s, 20, nil); err != nil { // connections are there, as in use
+		if _, _, err := askTogether(ctx, client, s, 20, map[int]int{}); err != nil { // connections are there, as in use
 			return nil, err
 		}
 		if err := syscall.Kill(redis.pid(), syscall.SIGSTOP); err != nil {
 			return nil, err
 		}
-		during, err := askTogether(ctx, client, s, freezeAsks, f.statuses)
+		first, then, err := askTogether(ctx, client, s, freezeAsks, f.statuses)
 		if thaw := syscall.Kill(redis.pid(), syscall.SIGCONT); err == nil {
 			err = thaw
 		}
 		if err != nil {
 			return nil, err
 		}
-		waits = append(waits, during...)
-		time.Sleep(200 * time.Millisecond)
+		f.first, f.then = append(f.first, first...), append(f.then, then...)
+		time.Sleep(thawTime)
 	}
-	f.asked, f.median = len(waits), median(waits)
-	for _, wait := range waits {
-		f.slowest = max(f.slowest, wait)
-	}
-	b.say("frozen      the slowest of %d answers took %.1f ms", f.asked, f.slowest)
+	b.say("frozen      the slowest took %.1f ms, then %.1f ms; the mean %.1f ms, then %.2f ms",
+		slices.Max(f.first), slices.Max(f.then), mean(f.first), mean(f.then))
 	return f, nil
 }
 
-// askTogether lets all callers ask a number of times and returns how long they waited, in ms.
-func askTogether(ctx context.Context, client *http.Client, s *server, times int, statuses map[int]int) ([]float64, error) {
+// askTogether lets all callers ask at once, and then each a number of times more. It returns how
+// long they waited the first time and later.
+func askTogether(ctx context.Context, client *http.Client, s *server, times int, statuses map[int]int) (first, then []float64, err error) {
 	var mutex sync.Mutex
-	var waits []float64
 	group, ctx := errgroup.WithContext(ctx)
 	for caller := range freezeCallers {
-		url := "http://" + s.addr + askFor(s.path, contenders.Admitted, "frozen-"+strconv.Itoa(caller), 0)
+		url := "http://" + s.addr + askFor(contenders.Admitted, "frozen-"+strconv.Itoa(caller))
 		group.Go(func() error {
-			for range times {
+			for i := range times + 1 {
 				status, wait, err := askOnce(ctx, client, url)
 				if err != nil {
 					return fmt.Errorf("asking while Redis is frozen: %w", err)
 				}
 				mutex.Lock()
-				waits = append(waits, float64(wait.Microseconds())/1e3)
-				if statuses != nil {
-					statuses[status]++
+				if milliseconds := float64(wait.Microseconds()) / 1e3; i == 0 {
+					first = append(first, milliseconds)
+				} else {
+					then = append(then, milliseconds)
 				}
+				statuses[status]++
 				mutex.Unlock()
+				time.Sleep(freezePause)
 			}
 			return nil
 		})
 	}
-	return waits, group.Wait()
+	err = group.Wait()
+	return first, then, err
 }
 
 func askOnce(ctx context.Context, client *http.Client, url string) (status int, wait time.Duration, err error) {

@@ -41,6 +41,9 @@ const (
 	Admitted = "admitted"
 	// Rejected is a tier that rejects everything after a user's first request.
 	Rejected = "rejected"
+	// Free and Enterprise are as in Tierlimit's sample tiers.
+	Free       = "free"
+	Enterprise = "enterprise"
 	// Short is a tier with one window that is short enough to watch several of them.
 	Short = "short"
 )
@@ -50,9 +53,11 @@ const day = 24 * time.Hour
 // Tiers are the limits of each tier. Those with a minute and a day are tiers of Tierlimit too; the
 // numbers of Admitted are the largest that it takes.
 var Tiers = map[string][]limiter.Limit{
-	Admitted: {{Requests: 1_000_000, Window: time.Minute}, {Requests: 10_000_000, Window: day}},
-	Rejected: {{Requests: 1, Window: time.Minute}, {Requests: 1_000, Window: day}},
-	Short:    {{Requests: 10, Window: 2 * time.Second}},
+	Admitted:   {{Requests: 1_000_000, Window: time.Minute}, {Requests: 10_000_000, Window: day}},
+	Rejected:   {{Requests: 1, Window: time.Minute}, {Requests: 1_000, Window: day}},
+	Free:       {{Requests: 5, Window: time.Minute}, {Requests: 100, Window: day}},
+	Enterprise: {{Requests: 600, Window: time.Minute}, {Requests: 100_000, Window: day}},
+	Short:      {{Requests: 10, Window: 2 * time.Second}},
 }
 
 // Config is what an engine needs to start.
@@ -66,6 +71,7 @@ type Config struct {
 var engines = map[string]func(context.Context, Config) (Engine, error){
 	"floor":                 func(context.Context, Config) (Engine, error) { return floor{}, nil },
 	"limiter":               newPackage,
+	"limiter-remembering":   newRemembering,
 	"naive":                 newNaive,
 	"redis_rate":            newRedisRate,
 	"ulule":                 newUlule,

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"runtime/pprof"
 	"strconv"
 	"sync/atomic"
 	"time"
 )
+
+// ProfilePath is where Handler answers with a CPU profile of the next seconds: ?seconds=3.
+const ProfilePath = "/profile"
 
 // Handler answers GET /check?tier=...&user=... with 200 or 429 and three headers, or with 500 when
 // the engine fails; and GET /metrics with the number of each, in Prometheus's format and under the
@@ -24,6 +28,7 @@ func Handler(engine Engine) http.Handler {
 		mux.HandleFunc("/check", h.check)
 	}
 	mux.HandleFunc("/metrics", h.metrics)
+	mux.HandleFunc(ProfilePath, profile)
 	return mux
 }
 
@@ -77,5 +82,21 @@ func (h *handler) answer(w http.ResponseWriter, verdict Verdict) {
 func (h *handler) metrics(w http.ResponseWriter, _ *http.Request) {
 	for outcome, count := range map[string]int64{"admitted": h.admitted.Load(), "rejected": h.rejected.Load(), "failed": h.failed.Load()} {
 		fmt.Fprintf(w, "tierlimit_checks_total{outcome=%q} %d\n", outcome, count)
+	}
+}
+
+func profile(w http.ResponseWriter, r *http.Request) {
+	seconds, err := strconv.Atoi(r.URL.Query().Get("seconds"))
+	if err == nil {
+		err = pprof.StartCPUProfile(w)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	defer pprof.StopCPUProfile()
+	select {
+	case <-time.After(time.Duration(seconds) * time.Second):
+	case <-r.Context().Done():
 	}
 }

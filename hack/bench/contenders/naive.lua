@@ -1,5 +1,5 @@
--- The usual sliding-window log of one window: trim, count, add, expire; when full, the oldest entry
--- says how long to wait.
+-- The usual sliding-window log of one window: trim, count, add, expire. When full, the oldest entry
+-- says how long to wait: without that it could not answer Retry-After as the others do.
 -- KEYS[1] the sorted set. ARGV: now and window in microseconds, limit, member, seconds to live.
 -- Replies {1, remaining}, or {0, microseconds to wait}.
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[1] - ARGV[2])

@@ -5,6 +5,7 @@ package contenders
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
@@ -15,11 +16,20 @@ type packaged struct {
 }
 
 func newPackage(_ context.Context, config Config) (Engine, error) {
+	return newPackaged(config, limiter.Options{})
+}
+
+// newRemembering remembers rejections for as long as the binary does by default.
+func newRemembering(_ context.Context, config Config) (Engine, error) {
+	return newPackaged(config, limiter.Options{DenyMemory: 250 * time.Millisecond})
+}
+
+func newPackaged(config Config, options limiter.Options) (Engine, error) {
 	client, err := limiter.NewClient(config.RedisURL)
 	if err != nil {
 		return nil, err
 	}
-	checks, err := limiter.NewSlidingWindow(client, limiter.Options{})
+	checks, err := limiter.NewSlidingWindow(client, options)
 	return packaged{checks}, err
 }
 

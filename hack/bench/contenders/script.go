@@ -5,24 +5,34 @@ package contenders
 
 import (
 	"context"
+	_ "embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
+//go:embed count_first.lua
+var countFirstSource string
+
+// CountFirstScript is a variant of the script, called in the same way.
+var CountFirstScript = redis.NewScript(countFirstSource)
+
 // timeout bounds one call of the script, as pkg/limiter does by default.
 const timeout = time.Second
 
-// ScriptCall returns the KEYS and ARGV that the head of pkg/limiter/sliding_window.lua documents.
+// ScriptCall returns the KEYS and ARGV that the head of pkg/limiter/sliding_window.lua documents,
+// for a first attempt.
 func ScriptCall(user, member string, limits []limiter.Limit) (keys []string, args []any) {
 	subject := limiter.Subject{User: user}
-	args = append(make([]any, 0, 2+2*len(limits)), member, "")
+	args = append(make([]any, 0, 1+2*len(limits)), member)
 	for _, limit := range limits {
 		keys = append(keys, subject.Key(limit.Window))
 		args = append(args, limit.Requests, int64(limit.Window/time.Second)+1)
@@ -45,23 +55,22 @@ func scriptVerdict(reply []int64) (Verdict, error) {
 	return verdict, nil
 }
 
-// Members makes the members of entries, all of 8 characters, as pkg/limiter does.
+// Members makes the members of entries, all of 8 bytes, as pkg/limiter does for large limits.
 type Members struct {
-	last atomic.Int64
+	last atomic.Uint64
 }
 
-// shortestMember is the first number that takes 8 characters.
-const shortestMember = 36 * 36 * 36 * 36 * 36 * 36 * 36
-
-// NewMembers returns members that start where those of a process that began before have not been.
+// NewMembers returns members that start at random, where those of another process have not been.
 func NewMembers() *Members {
 	m := &Members{}
-	m.last.Store(shortestMember + time.Now().UnixMicro()%2_000_000_000_000)
+	m.last.Store(rand.Uint64())
 	return m
 }
 
 // Next returns a member that it has not returned before.
-func (m *Members) Next() string { return strconv.FormatInt(m.last.Add(1), 36) }
+func (m *Members) Next() string {
+	return string(binary.BigEndian.AppendUint64(nil, m.last.Add(1)))
+}
 
 // script runs the script of pkg/limiter by one way of calling Redis.
 type script struct {
@@ -83,7 +92,7 @@ func (s script) Check(ctx context.Context, user string, limits []limiter.Limit) 
 
 // proven fails unless the script admits once and rejects then: its arguments may have changed.
 func (s script) proven(ctx context.Context) (Engine, error) {
-	user := "proof-" + s.members.Next()
+	user := "proof-" + uuid.NewString()
 	for _, want := range []bool{true, false} {
 		verdict, err := s.Check(ctx, user, Tiers[Rejected])
 		if err == nil && verdict.Allowed != want {
@@ -137,7 +146,7 @@ func newPipelined(ctx context.Context, config Config, options *redis.AutoPipelin
 		return nil, err
 	}
 	run := func(ctx context.Context, keys []string, args []any) *redis.Cmd {
-		command := redis.NewCmd(ctx, evalsha(source.Hash(), keys, args)...)
+		command := redis.NewCmd(ctx, EvalSHA(source.Hash(), keys, args)...)
 		if err := pipeline.Submit(ctx, command).WaitContext(ctx); err != nil && errors.Is(err, ctx.Err()) {
 			// The command may still be executing; its result must not be read.
 			abandoned := redis.NewCmd(ctx)
@@ -149,7 +158,8 @@ func newPipelined(ctx context.Context, config Config, options *redis.AutoPipelin
 	return script{NewMembers(), run}.proven(ctx)
 }
 
-func evalsha(hash string, keys []string, args []any) []any {
+// EvalSHA returns the words of the command that runs a script.
+func EvalSHA(hash string, keys []string, args []any) []any {
 	command := append(make([]any, 0, 3+len(keys)+len(args)), "evalsha", hash, len(keys))
 	for _, key := range keys {
 		command = append(command, key)
