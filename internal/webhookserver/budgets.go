@@ -61,7 +61,11 @@ func (h *Handler) apply(ctx context.Context, q question, f found) answer {
 	}
 	h.missing.observe(nil)
 	now := h.now()
-	inForce := slices.DeleteFunc(slices.Clone(all), func(a applied) bool { return a.tier.KillSwitch.EngagedAt(now) })
+	engaged := func(a applied) bool { return a.tier.KillSwitch.EngagedAt(now) }
+	inForce := all
+	if slices.ContainsFunc(all, engaged) {
+		inForce = slices.DeleteFunc(slices.Clone(all), engaged)
+	}
 	if len(inForce) == 0 {
 		return unlimited(all)
 	}
@@ -99,6 +103,9 @@ func (h *Handler) missingTier(q *question, f *found) error {
 // decide decides by the tiers in force. Where one is tried out beside one that is enforced, the
 // latter decides alone; the other is asked only about what was admitted, and only reported.
 func (h *Handler) decide(ctx context.Context, q question, inForce []applied) answer {
+	if len(inForce) == 1 || inForce[0].tier.DryRun == inForce[1].tier.DryRun {
+		return h.together(ctx, q, inForce)
+	}
 	var enforced, tried []applied
 	for _, a := range inForce {
 		if a.tier.DryRun {
@@ -107,11 +114,8 @@ func (h *Handler) decide(ctx context.Context, q question, inForce []applied) ans
 			enforced = append(enforced, a)
 		}
 	}
-	if len(enforced) == 0 {
-		return h.together(ctx, q, tried)
-	}
 	a := h.together(ctx, q, enforced)
-	if len(tried) > 0 && a.outcome == outcomeAdmitted && !q.look {
+	if a.outcome == outcomeAdmitted && !q.look {
 		a.report(h.together(ctx, q, tried))
 	}
 	return a
