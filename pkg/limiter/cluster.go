@@ -18,6 +18,7 @@ type clusterStore struct {
 	client  *redis.ClusterClient
 	timeout time.Duration
 	servers sync.Map // of *redis.Client, to *server
+	state   breaker  // of the question where the slots are
 }
 
 // retryEvery is how long to wait before a call is tried again when its slot is on the move, or its
@@ -25,20 +26,20 @@ type clusterStore struct {
 const retryEvery = 10 * time.Millisecond
 
 func (c *clusterStore) open() bool {
-	open := false
+	open := c.state.open()
 	c.servers.Range(func(_, s any) bool {
-		open = s.(*server).open()
+		open = open || s.(*server).open()
 		return !open
 	})
 	return open
 }
 
 func (c *clusterStore) do(ctx context.Context, call *call) (any, error) {
-	primary, err := c.client.MasterForKey(ctx, call.keys[0])
+	primary, err := c.state.do(func() (any, error) { return c.client.MasterForKey(ctx, call.keys[0]) })
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.server(primary).do(ctx, call)
+	reply, err := c.server(primary.(*redis.Client)).do(ctx, call)
 	if err == nil || ctx.Err() != nil {
 		return reply, c.noted(ctx, err)
 	}

@@ -208,9 +208,9 @@ func TestCircuit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBreaker()
 			for range tripAfter {
-				_, _ = b.do(context.Background(), answering{reply: []any{}, err: tc.err}, &call{})
+				_, _ = b.do(func() (any, error) { return nil, tc.err })
 			}
-			_, err := b.do(context.Background(), answering{reply: []any{}}, &call{})
+			_, err := b.do(func() (any, error) { return nil, nil })
 			if got := errors.Is(err, ErrCircuitOpen); got != tc.opens || b.open() != tc.opens {
 				t.Errorf("%s open: %v, %v; want %v", tc.reason, got, b.open(), tc.opens)
 			}

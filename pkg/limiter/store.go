@@ -17,13 +17,9 @@ import (
 // store executes scripts. All keys of a call are in one slot of a Redis Cluster. It returns when ctx
 // ends at the latest.
 type store interface {
-	executor
+	do(ctx context.Context, c *call) (any, error)
 	// open returns whether calls fail at once, or some of them, because Redis does not answer.
 	open() bool
-}
-
-type executor interface {
-	do(ctx context.Context, c *call) (any, error)
 }
 
 const (
@@ -50,8 +46,8 @@ func newBreaker() breaker {
 	})}
 }
 
-func (b breaker) do(ctx context.Context, e executor, c *call) (any, error) {
-	reply, err := b.circuit.Execute(func() (any, error) { return e.do(ctx, c) })
+func (b breaker) do(ask func() (any, error)) (any, error) {
+	reply, err := b.circuit.Execute(ask)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return nil, fmt.Errorf("%w: the last %d checks failed, and one tries again every %v", ErrCircuitOpen, tripAfter, tripFor)
 	}
@@ -86,7 +82,7 @@ func newStore(client redis.UniversalClient, timeout time.Duration) (store, error
 	case *redis.Client:
 		return newServer(c, timeout), nil
 	case *redis.ClusterClient:
-		return &clusterStore{client: c, timeout: timeout}, nil
+		return &clusterStore{client: c, timeout: timeout, state: newBreaker()}, nil
 	}
 	return nil, fmt.Errorf("a %T is not a client of one Redis, of Sentinel or of Redis Cluster", client)
 }
@@ -107,7 +103,7 @@ func newServer(client *redis.Client, timeout time.Duration) *server {
 }
 
 func (s *server) do(ctx context.Context, c *call) (any, error) {
-	reply, err := s.breaker.do(ctx, s.pipeline, c)
+	reply, err := s.breaker.do(func() (any, error) { return s.pipeline.do(ctx, c) })
 	if err != nil {
 		s.failed.Store(time.Now().UnixNano())
 	}

@@ -5,7 +5,9 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -158,5 +160,20 @@ func TestUserOfAClusterNeedsNoMoreThanDocumented(t *testing.T) {
 		if err := try(right); err == nil {
 			t.Errorf("%v is not needed", right)
 		}
+	}
+}
+
+// Nobody knows where the slots are before one node has been reached.
+func TestClusterThatWasNeverReachedOpensTheCircuit(t *testing.T) {
+	t.Parallel()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t) // accepts, and says nothing
+	defer listener.Close()
+	s := within(t, "redis+cluster://"+listener.Addr().String(), 1, 50*time.Millisecond)[0]
+	var err error
+	for range 2 * tripAfter {
+		_, err = s.Check(context.Background(), user, 5, time.Minute)
+	}
+	if !errors.Is(err, ErrCircuitOpen) || !s.CircuitOpen() {
+		t.Errorf("got %v, want that the circuit is open", err)
 	}
 }
