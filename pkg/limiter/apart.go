@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,22 +22,40 @@ import (
 //  2. When all have one, all reservations are turned into charges, at the same time. Only when all
 //     are is the request admitted.
 //
+// A reservation keeps others out as a charge does, but it is no reason to reject anybody: who would be
+// admitted without the reservations of others asks again until these are decided, or its timeout is
+// over, and is then an error.
+//
 // A budget is so never exceeded: what is admitted has an entry in every log. A process that ends in
 // between leaves reservations behind, which lapse; so do those whose release is lost. What remains:
 // if it ends while the charges of phase 2 are on their way to different servers, one log may keep a
 // charge of a request that was not answered, as on a single Redis when it ends before the answer.
+
+// readier is a store that knows in advance that calls about a key fail at once.
+type readier interface {
+	ready(ctx context.Context, key string) error
+}
 
 // lease returns for how long a reservation counts that is not settled.
 func (s *SlidingWindow) lease() time.Duration { return 2*s.timeout + time.Second }
 
 // chargeApart charges budgets in different slots: all or none.
 func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Decision, error) {
+	// A reservation keeps others out: none is made for a request that cannot be decided.
+	if r, ok := s.store.(readier); ok {
+		for _, b := range budgets[1:] {
+			if err := r.ready(ctx, s.key(b.Subject, b.Limits[0].Window)); err != nil {
+				return Decision{}, fmt.Errorf("asking Redis: %w", err)
+			}
+		}
+	}
 	member := s.members.make(budgets)
-	lease := strconv.FormatInt(s.lease().Microseconds(), 10)
 	reserved := 0
 	d, err := eachApart(budgets, func(b []Budget) (Decision, error) {
 		reserved++
-		return s.run(ctx, member, lease, b)
+		c := s.call(member, b)
+		c.reserve = true
+		return s.run(ctx, c, b)
 	})
 	switch {
 	case errors.Is(err, ErrCircuitOpen): // the last one was not asked for

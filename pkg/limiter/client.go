@@ -18,6 +18,10 @@ const dialTimeout = time.Second
 // askTimeout bounds one question to a Sentinel or a node of a Cluster.
 const askTimeout = time.Second
 
+// maxIdle is after what time an idle connection is not used any more. Firewalls and load balancers
+// forget one after some minutes, common ones after four, and tell nobody.
+const maxIdle = 3 * time.Minute
+
 // stateInterval is how old the client's picture of a Cluster may become. A primary that is away is
 // noticed sooner.
 const stateInterval = 5 * time.Second
@@ -108,6 +112,9 @@ func (t *target) prepare() error {
 	}
 	if o.PoolTimeout == 0 {
 		o.PoolTimeout = MaxTimeout
+	}
+	if o.ConnMaxIdleTime == 0 {
+		o.ConnMaxIdleTime = maxIdle
 	}
 	if o.MaxRetries == 0 && t.topology != cluster {
 		o.MaxRetries = -1 // the limiter repeats a call, and says so

@@ -96,6 +96,7 @@ func TestNewClientRefusesAndKeepsThePasswordToItself(t *testing.T) {
 		"TwoDatabases":       {"There is one database.", "redis://:hunter@redis/1/2"},
 		"UnknownParameter":   {"A misspelt parameter is not ignored.", "redis://:hunter@redis?poolsize=7"},
 		"NegativePool":       {"A pool cannot be negative.", "redis://:hunter@redis?pool_size=-1"},
+		"NoAttempt":          {"With less than no repeat nothing is sent.", "redis://:hunter@redis?max_retries=-2"},
 		"HugePool":           {"Nor larger than any server allows.", "redis://:hunter@redis?pool_size=9999999999"},
 		"ParameterNotNumber": {"Nor is a bad value.", "redis://:hunter@redis?pool_size=many"},
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
 )
 
 // clusterStore is the store in a Redis Cluster. Each primary has a pipeline and a breaker of its own, so
@@ -35,11 +36,11 @@ func (c *clusterStore) open() bool {
 }
 
 func (c *clusterStore) do(ctx context.Context, call *call) (any, error) {
-	primary, err := c.state.do(func() (any, error) { return c.client.MasterForKey(ctx, call.keys[0]) })
+	server, err := c.serverOf(ctx, call.keys[0])
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.server(primary.(*redis.Client)).do(ctx, call)
+	reply, err := server.do(ctx, call)
 	if err == nil || ctx.Err() != nil {
 		return reply, c.noted(ctx, err)
 	}
@@ -48,8 +49,7 @@ func (c *clusterStore) do(ctx context.Context, call *call) (any, error) {
 		call.again = true
 		cmd := redis.NewCmd(ctx, call.command(true)...)
 		_ = c.client.Process(ctx, cmd)
-		reply, err = cmd.Result()
-		if !redis.HasErrorPrefix(err, "TRYAGAIN") || !wait(ctx, retryEvery) {
+		if reply, err = cmd.Result(); err == nil || !isReply(err) || !wait(ctx, retryEvery) {
 			break
 		}
 	}
@@ -81,13 +81,29 @@ func (c *clusterStore) mayMoveOn(ctx context.Context, err error) bool {
 	return false
 }
 
-// server returns the store in one primary. The client has one *redis.Client for each node.
-func (c *clusterStore) server(primary *redis.Client) *server {
-	if s, ok := c.servers.Load(primary); ok {
-		return s.(*server)
+// serverOf returns the store in the primary of a key. The client has one *redis.Client for each node.
+func (c *clusterStore) serverOf(ctx context.Context, key string) (*server, error) {
+	primary, err := c.state.do(func() (any, error) {
+		primary, err := c.client.MasterForKey(ctx, key)
+		return primary, excused(ctx, err)
+	})
+	if err != nil {
+		return nil, err
 	}
-	s, _ := c.servers.LoadOrStore(primary, newServer(primary, c.timeout))
-	return s.(*server)
+	if s, ok := c.servers.Load(primary); ok {
+		return s.(*server), nil
+	}
+	s, _ := c.servers.LoadOrStore(primary, newServer(primary.(*redis.Client), c.timeout))
+	return s.(*server), nil
+}
+
+// ready returns an error if calls about a key fail at once.
+func (c *clusterStore) ready(ctx context.Context, key string) error {
+	server, err := c.serverOf(ctx, key)
+	if err == nil && server.breaker.circuit.State() == gobreaker.StateOpen {
+		return errOpen
+	}
+	return err
 }
 
 // wait waits, and returns false if ctx ends first.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// denialSlots bounds how many rejections are remembered: 65,536 of them, of about 150 bytes and a
-// user's name each.
+// denialSlots bounds how many rejections are remembered: 65,536 of them, of about 150 bytes and the
+// names of a subject each, which are not long.
 const denialSlots = 1 << 16
 
 // denials remembers who was rejected, so that a caller who asks again at once costs Redis nothing.
@@ -52,9 +52,14 @@ func (d *denials) slot(s Subject) *atomic.Pointer[denial] {
 	return &d.slots[maphash.Comparable(d.seed, s)%denialSlots]
 }
 
+// long returns whether a subject has a part that is too long to be kept in memory for it.
+func (s Subject) long() bool {
+	return len(s.User) > maxKeyPart || len(s.Tenant) > maxKeyPart || len(s.Route) > maxKeyPart
+}
+
 // remember takes note of a rejection, which was asked for at the moment sent.
 func (d *denials) remember(b Budget, rejection Decision, sent time.Time) {
-	if d.longest == 0 {
+	if d.longest == 0 || b.Subject.long() {
 		return
 	}
 	d.slot(b.Subject).Store(&denial{

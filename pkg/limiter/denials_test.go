@@ -7,6 +7,7 @@ import (
 	"context"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,6 +161,19 @@ func TestNothingIsRememberedUnlessAsked(t *testing.T) {
 	for range 3 {
 		if d, err := s.Check(context.Background(), user, 1, time.Minute); err != nil || d.Allowed || d.Remembered {
 			t.Errorf("got %+v, %v", d, err)
+		}
+	}
+}
+
+func TestLongNamesAreNotRemembered(t *testing.T) {
+	_, s, _ := remembering(t)
+	long := strings.Repeat("x", maxKeyPart+1)
+	for name, subject := range map[string]Subject{"User": {User: long}, "Tenant": {User: user, Tenant: long}, "Route": {User: user, Route: long}} {
+		for i := range 3 {
+			d := must(s.CheckAll(context.Background(), subject, Limit{1, time.Minute}))(t)
+			if d.Allowed != (i == 0) || d.Remembered {
+				t.Errorf("%s: request %d: %+v", name, i+1, d)
+			}
 		}
 	}
 }

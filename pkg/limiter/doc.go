@@ -106,8 +106,8 @@
 // subjects are not, and no script sees two of them: a request that is charged to several budgets is
 // decided in two phases. Each budget first gives a reservation, which counts like a charge and leaves
 // by itself after twice the timeout and a second; when all have given one, all become charges, and
-// the request is admitted. If one is full the reservations before it are taken back. No limit is ever
-// exceeded so, and what a process leaves behind that ends in between is given back when it lapses.
+// the request is admitted. If one is full the reservations before it are taken back. Reservations keep
+// others waiting, up to their timeout, and are no reason to reject anybody. No limit is ever exceeded so, and what a process leaves behind that ends in between is given back when it lapses.
 // One thing can remain: if it ends while the charges are on their way to different servers, one of
 // them may be made, of a request that was never answered. That takes three round trips.
 //

@@ -4,7 +4,9 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -30,21 +32,24 @@ const (
 // which ends the wait whatever the server does, and a batch that is late holds up nobody else.
 type pipeline struct {
 	client  *redis.Client
-	retries bool // the client repeats calls by itself
-	attempt time.Duration
+	retries bool          // the client repeats calls by itself
+	first   time.Duration // for the first attempt
 
 	mu      sync.Mutex
 	waiting []*passenger
 	flights int // batches on their way that are not late
 }
 
-// attempts is how often a call is sent within the timeout of a check, if no answer comes. A repeat
-// is harmless, since a script knows a member that it has seen, and takes another connection: one
-// that a firewall has silently dropped does not cost the check.
+// attempts is how often a call is sent at the most. A repeat is harmless, since a script knows a
+// member that it has seen, and takes another connection.
 const attempts = 4
 
 const (
-	// minAttempt is the shortest time that one attempt may take.
+	// firstAttempt is the part of a check's timeout after which a call is sent again although its
+	// connection has not broken: a firewall may have dropped it without a word. The second has the
+	// rest, so that a server that is merely slow is heard.
+	firstAttempt = 2
+	// minAttempt is the shortest time for the first.
 	minAttempt = 20 * time.Millisecond
 	// backoff is how long to wait before the first repeat, and half as long as before the second.
 	backoff = 8 * time.Millisecond
@@ -52,7 +57,7 @@ const (
 
 // newPipeline returns a pipeline for checks with a timeout.
 func newPipeline(client *redis.Client, timeout time.Duration) *pipeline {
-	return &pipeline{client: client, retries: client.Options().MaxRetries > 0, attempt: max(timeout/attempts, minAttempt)}
+	return &pipeline{client: client, retries: client.Options().MaxRetries > 0, first: max(timeout/firstAttempt, minAttempt)}
 }
 
 // passenger is a call and whoever waits for it.
@@ -68,6 +73,9 @@ type passenger struct {
 
 // do executes a call. When ctx ends first its error is returned; Redis may still execute the call.
 func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	me := &passenger{call: c, ctx: ctx, done: make(chan struct{})}
 	p.mu.Lock()
 	if p.flights < maxFlights { // nobody waits: fly at once, and without another goroutine
@@ -86,13 +94,19 @@ func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
 	case <-me.done:
 		return me.reply, me.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-me.done: // both at once: what is charged is not to be an error
+		return me.reply, me.err
+	default:
 		return nil, ctx.Err()
 	}
 }
 
-// flight sends one batch after another while calls wait.
+// flight sends one batch after another while calls wait. Its fields are guarded by the pipeline.
 type flight struct {
-	late bool // it does not count in flights any more
+	legs int  // so many batches have come back
+	over bool // it does not count in flights any more
 }
 
 func (p *pipeline) fly(f *flight, batch []*passenger) {
@@ -104,38 +118,42 @@ func (p *pipeline) fly(f *flight, batch []*passenger) {
 
 // leg sends one batch.
 func (p *pipeline) leg(f *flight, batch []*passenger) {
-	alarm := time.AfterFunc(lateAfter, func() { p.isLate(f) })
+	legs := f.legs // only this goroutine changes it
+	alarm := time.AfterFunc(lateAfter, func() { p.isLate(f, legs) })
 	defer alarm.Stop()
 	p.send(batch)
 }
 
-// next returns the batch that a flight goes on with, or nothing when it has ended.
+// next returns the batch that a flight goes on with, or nothing when it is over.
 func (p *pipeline) next(f *flight) []*passenger {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f.late {
+	f.legs++
+	if f.over {
 		return nil
 	}
 	batch := p.nextBatch()
 	if len(batch) == 0 {
+		f.over = true
 		p.flights--
 	}
 	return batch
 }
 
-// isLate lets others take off while a flight is still waiting for its server.
-func (p *pipeline) isLate(f *flight) {
+// isLate lets others fly while a leg of a flight has not come back.
+func (p *pipeline) isLate(f *flight, legs int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if f.late {
+	if f.over || f.legs != legs { // the alarm was late itself
 		return
 	}
-	f.late = true
-	p.flights--
-	if batch := p.nextBatch(); len(batch) > 0 {
-		p.flights++
-		go p.fly(&flight{}, batch)
+	f.over = true
+	batch := p.nextBatch()
+	if len(batch) == 0 {
+		p.flights--
+		return
 	}
+	go p.fly(&flight{}, batch)
 }
 
 // nextBatch takes the calls that have waited longest and whose callers still wait for them. The
@@ -144,7 +162,9 @@ func (p *pipeline) nextBatch() []*passenger {
 	var batch []*passenger
 	for i, c := range p.waiting {
 		if len(batch) == maxBatch {
-			p.waiting = append(p.waiting[:0], p.waiting[i:]...)
+			left := copy(p.waiting, p.waiting[i:])
+			clear(p.waiting[left:])
+			p.waiting = p.waiting[:left]
 			return batch
 		}
 		if c.ctx.Err() == nil {
@@ -159,7 +179,11 @@ func (p *pipeline) nextBatch() []*passenger {
 // send executes a batch, repeats what deserves it, and tells the callers.
 func (p *pipeline) send(batch []*passenger) {
 	deadline := latestDeadline(batch)
-	batch = p.execute(deadline, batch)
+	first := time.Now().Add(p.first)
+	if deadline.Before(first) {
+		first = deadline
+	}
+	batch = p.execute(first, batch)
 	for i := range attempts + 1 { // one of them because the script was missing
 		if len(batch) == 0 {
 			return
@@ -180,9 +204,6 @@ func (p *pipeline) send(batch []*passenger) {
 
 // execute sends a batch in one piece, and returns what is to be sent again. The others are done.
 func (p *pipeline) execute(deadline time.Time, batch []*passenger) (again []*passenger) {
-	if attempt := time.Now().Add(p.attempt); attempt.Before(deadline) {
-		deadline = attempt
-	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	pipe := p.client.Pipeline()
@@ -201,7 +222,7 @@ func (p *pipeline) execute(deadline time.Time, batch []*passenger) (again []*pas
 	for i, c := range batch {
 		c.reply, c.err = commands[i].Result()
 		if c.reply == nil && c.err == nil {
-			c.err = err // there was no connection, because of a wrong password for instance
+			c.err = cmp.Or(err, errNoReply) // there was no connection, because of a wrong password for instance
 		}
 		if c.toRepeat() {
 			again = append(again, c)
@@ -211,6 +232,9 @@ func (p *pipeline) execute(deadline time.Time, batch []*passenger) (again []*pas
 	}
 	return again
 }
+
+// errNoReply is the error for a call about which the client says nothing.
+var errNoReply = errors.New("the client sent nothing to Redis")
 
 // toRepeat returns whether to send a call again, and how.
 func (c *passenger) toRepeat() bool {

@@ -117,6 +117,68 @@ func TestDeadConnectionHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
+// Batches that were late, and alarms that were late themselves, leave no trace.
+func TestEveryFlightIsCountedOnce(t *testing.T) {
+	s, g := startGated(t, 3*maxFlights)
+	p := s.store.(*server).pipeline
+	var wait sync.WaitGroup
+	for range 300 {
+		wait.Go(func() { check(t, s, Limit{1000, time.Hour}) })
+	}
+	eventually(t, "all batches that are held up are late", func() bool {
+		hold, _ := g.held()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return hold == 0 && p.flights == 0
+	})
+	close(g.open)
+	wait.Wait()
+	over := &flight{}
+	p.next(over) // has nothing to go on with
+	p.isLate(over, 0)
+	p.isLate(over, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flights != -1 { // this flight was never counted
+		t.Errorf("%d flights are counted while nothing is on its way, want 0", p.flights+1)
+	}
+}
+
+func TestSlowRedisIsHeard(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	s := within(t, proxy.URL(), 1, 6*time.Second)[0]
+	limit := Limit{10, time.Hour}
+	admit(t, s, 1, limit)
+	proxy.Delay(2 * time.Second)
+	if got, want := check(t, s, limit), (verdict{Allowed: true, Limit: limit, Remaining: 8}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	proxy.Delay(0)
+	if got := card(t, server, key(time.Hour)); got != 2 {
+		t.Errorf("%d entries, want 2", got)
+	}
+}
+
+func TestImpatientCallersDoNotOpenTheCircuit(t *testing.T) {
+	server, s, _ := start(t)
+	admit(t, s, 1, Limit{1000, time.Hour})
+	server.Freeze()
+	for range 3 * tripAfter {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		if _, err := s.Check(ctx, user, 1000, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the caller's deadline", err)
+		}
+		cancel()
+	}
+	server.Thaw()
+	if s.CircuitOpen() {
+		t.Error("the circuit is open, and Redis was given a millisecond each")
+	}
+	admit(t, s, 1, Limit{1000, time.Hour})
+}
+
 func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 	s, g := startGated(t, 1)
 	patient := make(chan error, 1)
@@ -201,7 +263,7 @@ func TestCircuit(t *testing.T) {
 		"NoConnection": {"Nobody is there.", &net.OpError{Op: "dial", Err: errors.New("refused")}, true},
 		"Deadline":     {"Nobody answers.", context.DeadlineExceeded, true},
 		"ClientClosed": {"Nobody can be asked.", redis.ErrClosed, true},
-		"Canceled":     {"The caller has left; that says nothing about Redis.", context.Canceled, false},
+		"Canceled":     {"The caller has left; that says nothing about Redis.", callerLeft{context.Canceled}, false},
 		"NoError":      {"All is well.", nil, false},
 	}
 	for name, tc := range fails {

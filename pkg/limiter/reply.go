@@ -4,6 +4,7 @@
 package limiter
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -17,7 +18,9 @@ func decide(reply any, budgets []Budget) (Decision, error) {
 	numbers, ok := integers(reply)
 	windows := int64(windowsOf(budgets))
 	switch {
-	case !ok || len(numbers) < 2 || numbers[0] < 0 || numbers[0] > windows:
+	case !ok || len(numbers) < 2 || numbers[0] < -windows || numbers[0] > windows:
+	case numbers[0] < 0 && len(numbers) == 2 && numbers[1] > 0:
+		return Decision{}, errUndecided
 	case numbers[0] > 0 && len(numbers) == 2 && numbers[1] > 0 && numbers[1] <= maxWait:
 		d := rejected(numbers[1])
 		d.Budget, d.Limit = window(budgets, int(numbers[0]-1))
@@ -29,6 +32,10 @@ func decide(reply any, budgets []Budget) (Decision, error) {
 	}
 	return Decision{}, fmt.Errorf("%w: %v", ErrReply, reply)
 }
+
+// errUndecided is the error for a budget that has room, or not: that depends on requests which hold
+// reservations in it and are not decided themselves.
+var errUndecided = errors.New("the budget is reserved by requests that are not decided; one of their logs is in a Redis that does not answer")
 
 // rejected is the decision to reject for so many microseconds.
 func rejected(wait int64) Decision {

@@ -47,7 +47,9 @@ func TestDecide(t *testing.T) {
 		"OneWindowTooMany":  {"And no other.", array(int64(0), int64(4), int64(99), int64(99)), two, Decision{}, ErrReply},
 		"NegativeRemaining": {"Remaining is never negative.", array(int64(0), int64(4), int64(-1)), two, Decision{}, ErrReply},
 		"TooManyRemaining":  {"Nor more than the limit.", array(int64(0), int64(6), int64(99)), two, Decision{}, ErrReply},
-		"NegativeWindow":    {"There is no such window.", array(int64(-1), second), two, Decision{}, ErrReply},
+		"Undecided":         {"Only reservations are in the way.", array(int64(-1), second), two, Decision{}, errUndecided},
+		"UndecidedNoWait":   {"They leave some time.", array(int64(-1), int64(0)), two, Decision{}, ErrReply},
+		"NegativeWindow":    {"There is no such window.", array(int64(-3), second), two, Decision{}, ErrReply},
 		"WindowTooHigh":     {"There is no such window.", array(int64(3), second), two, Decision{}, ErrReply},
 		"NoWait":            {"A rejection has a wait.", array(int64(1), int64(0)), two, Decision{}, ErrReply},
 		"NegativeWait":      {"A wait is not negative.", array(int64(1), -second), two, Decision{}, ErrReply},
@@ -146,7 +148,7 @@ func FuzzDecide(f *testing.F) {
 		}
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrReply) || verdictOf(d) != (verdict{}) {
+			if !errors.Is(err, ErrReply) && !errors.Is(err, errUndecided) || verdictOf(d) != (verdict{}) {
 				t.Errorf("%v: %+v, %v", reply, d, err)
 			}
 		case !named:

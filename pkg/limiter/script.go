@@ -41,7 +41,9 @@ type call struct {
 	// again is true when the call may have been executed before.
 	again bool
 	now   string // the time for the script; "" is Redis's own
-	lease string // in microseconds; "" is none
+	lease string // in microseconds, where there are reservations; "" is none
+	// reserve makes reservations, not charges.
+	reserve bool
 }
 
 // command returns the command to send. With load the source goes along.
@@ -59,18 +61,20 @@ func (c *call) command(load bool) []any {
 	words = append(words, c.args...)
 	// Trailing arguments without a value are left out: each costs Redis more than a look at a log.
 	switch {
+	case c.reserve:
+		return append(words, flagged(c.again), c.now, c.lease, flagged(true))
 	case c.lease != "":
-		return append(words, repeated(c.again), c.now, c.lease)
+		return append(words, flagged(c.again), c.now, c.lease)
 	case c.now != "":
-		return append(words, repeated(c.again), c.now)
+		return append(words, flagged(c.again), c.now)
 	case c.again:
-		return append(words, repeated(c.again))
+		return append(words, flagged(c.again))
 	}
 	return words
 }
 
-func repeated(again bool) string {
-	if again {
+func flagged(set bool) string {
+	if set {
 		return "1"
 	}
 	return ""

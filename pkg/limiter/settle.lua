@@ -2,7 +2,7 @@
 -- subject.
 --
 -- KEYS[i]       the sorted set of window i.
--- ARGV[1]       the member.
+-- ARGV[1]       the member, without the '?' of the reservation.
 -- ARGV[2]       'charge' or 'release'.
 -- ARGV[i + 2]   how long key i lives after a charge, in whole seconds: the length of window i and
 --               one second more.
@@ -14,10 +14,11 @@
 
 local call = redis.call
 local member = ARGV[1]
+local reserved = '?' .. member
 
 if ARGV[2] == 'release' then
   for i = 1, #KEYS do
-    call('ZREM', KEYS[i], member)
+    call('ZREM', KEYS[i], member, reserved)
   end
   return 1
 end
@@ -28,14 +29,16 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 for i = 1, #KEYS do
-  local score = call('ZSCORE', KEYS[i], member)
+  local score = call('ZSCORE', KEYS[i], reserved) or call('ZSCORE', KEYS[i], member)
   if not score or score + 0 <= now - (ARGV[i + 2] - 1) * 1000000 then
     return 0
   end
 end
 local score = string.format('%d', now)
 for i = 1, #KEYS do
-  call('ZADD', KEYS[i], 'XX', score, member)
-  call('EXPIRE', KEYS[i], ARGV[i + 2])
+  if call('ZREM', KEYS[i], reserved) == 1 then
+    call('ZADD', KEYS[i], score, member)
+    call('EXPIRE', KEYS[i], ARGV[i + 2])
+  end
 end
 return 1

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -126,7 +127,7 @@ func (s *SlidingWindow) ask(ctx context.Context, charge bool, budgets []Budget) 
 	if rejection, ok := s.denials.recall(budgets); ok {
 		return rejection, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, caller{}, ctx), s.timeout)
 	defer cancel()
 	sent := s.denials.now()
 	var d Decision
@@ -136,7 +137,7 @@ func (s *SlidingWindow) ask(ctx context.Context, charge bool, budgets []Budget) 
 	case s.apart && len(budgets) > 1:
 		d, err = s.chargeApart(ctx, budgets)
 	default:
-		d, err = s.run(ctx, s.members.make(budgets), "", budgets)
+		d, err = s.run(ctx, s.call(s.members.make(budgets), budgets), budgets)
 	}
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: %w", err)
@@ -152,26 +153,35 @@ const noMember = ""
 
 // look asks whether a request would be admitted.
 func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, error) {
-	if !s.apart {
-		return s.run(ctx, noMember, "", budgets)
+	ask := func(b []Budget) (Decision, error) { return s.run(ctx, s.call(noMember, b), b) }
+	if s.apart {
+		return eachApart(budgets, ask)
 	}
-	return eachApart(budgets, func(b []Budget) (Decision, error) { return s.run(ctx, noMember, "", b) })
+	return ask(budgets)
 }
 
-// run executes the script for budgets whose logs are in one place. With a lease, in microseconds,
-// the charge is a reservation for that long.
-func (s *SlidingWindow) run(ctx context.Context, member, lease string, budgets []Budget) (Decision, error) {
-	reply, err := s.store.do(ctx, s.call(member, lease, budgets))
-	if err != nil && err != redis.Nil { //nolint:errorlint // wrapped in another error it is none of this script's replies
-		return Decision{}, fmt.Errorf("asking Redis: %w", err)
+// run executes a call of the script, for budgets whose logs are in one place. While others hold
+// reservations that make the difference, which usually takes a round trip, it asks again.
+func (s *SlidingWindow) run(ctx context.Context, c *call, budgets []Budget) (Decision, error) {
+	for {
+		reply, err := s.store.do(ctx, c)
+		if err != nil && err != redis.Nil { //nolint:errorlint // wrapped in another error it is none of this script's replies
+			return Decision{}, fmt.Errorf("asking Redis: %w", err)
+		}
+		d, err := decide(reply, budgets)
+		if err != errUndecided || !wait(ctx, undecidedFor) { //nolint:errorlint // it comes as it is
+			return d, err
+		}
 	}
-	return decide(reply, budgets)
 }
+
+// undecidedFor is how long to wait for others to be decided before asking again.
+const undecidedFor = 2 * time.Millisecond
 
 // call returns the call that sliding_window.lua documents.
-func (s *SlidingWindow) call(member, lease string, budgets []Budget) *call {
+func (s *SlidingWindow) call(member string, budgets []Budget) *call {
 	n := windowsOf(budgets)
-	c := &call{script: slidingWindow, keys: make([]string, 0, n), args: make([]any, 0, 1+2*n)}
+	c := &call{script: slidingWindow, keys: make([]string, 0, n), args: make([]any, 0, 1+2*n), now: s.now()}
 	c.args = append(c.args, member)
 	for _, b := range budgets {
 		for _, l := range b.Limits {
@@ -179,7 +189,9 @@ func (s *SlidingWindow) call(member, lease string, budgets []Budget) *call {
 			c.args = append(c.args, l.Requests, int64(l.Window/time.Second)+1)
 		}
 	}
-	c.now, c.lease = s.now(), lease
+	if s.apart {
+		c.lease = strconv.FormatInt(s.lease().Microseconds(), 10)
+	}
 	return c
 }
 

@@ -15,13 +15,16 @@
 -- ARGV[2n + 2]   of n windows; optional: not '' when the same call may have been executed before.
 -- ARGV[2n + 3]   optional: the time in microseconds since the epoch. Absent or '' is the server's own
 --                (TIME), so that the callers' clocks do not matter. Only tests give a time.
--- ARGV[2n + 4]   optional: a lease in microseconds. The charge is then a reservation, which leaves
---                by itself that much later (or with the window, if that is sooner), until
---                settle.lua turns it into a charge or takes it back.
+-- ARGV[2n + 4]   optional: a lease in microseconds, where there are reservations: entries of
+--                requests that are not decided yet. One leaves by itself when its lease ends (or
+--                with the window, if that is sooner), until settle.lua turns it into a charge or
+--                takes it back. Its member has '?' in front.
+-- ARGV[2n + 5]   optional: not '' to make a reservation instead of a charge.
 --
 -- Reply when admitted:  {0, remaining of window 1, remaining of window 2, ...}
 -- Reply when rejected:  {i, wait}: i is the first window that is full (later ones were not
 --                       looked at), wait the microseconds until it has room again.
+-- Reply when undecided: {-i, wait}: window i is full only with reservations.
 --
 -- Formats and strings are chosen for what they cost: a number that is passed to a command is
 -- printed with 17 digits, which takes longer than '%d' and longer than many a command.
@@ -34,6 +37,24 @@ local now = tonumber(ARGV[2 * #KEYS + 3])
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
+end
+
+local lease = ARGV[2 * #KEYS + 4]
+local reserve = lease and (ARGV[2 * #KEYS + 5] or '') ~= ''
+if reserve then
+  member = '?' .. member
+end
+
+-- undecided returns whether a full window has room but for reservations. They leave within a lease.
+local function undecided(key, limit, card, horizon)
+  local until_, from = format('%d', horizon + lease), format('(%d', horizon)
+  local reserved = 0
+  for _, m in ipairs(call('ZRANGE', key, until_, from, 'BYSCORE', 'REV', 'LIMIT', 0, TRIM)) do
+    if #m % 3 == 0 then -- 5 or 8 bytes and a '?'
+      reserved = reserved + 1
+    end
+  end
+  return reserved > 0 and card - call('ZCOUNT', key, '-inf', format('%d', horizon)) - reserved < limit
 end
 
 -- First only look, so that a rejection has written nothing.
@@ -53,6 +74,9 @@ for i = 1, #KEYS do
         settled = again and call('ZSCORE', key, member)
       end
       if not settled or member == '' then
+        if lease and undecided(key, limit, card, entry[2] - wait) then
+          return {-i, wait}
+        end
         return {i, wait}
       end
     end
@@ -61,7 +85,6 @@ for i = 1, #KEYS do
 end
 
 -- Every window has room: charge them all. Only an admission moves the expiry.
-local lease = ARGV[2 * #KEYS + 4]
 local score = format('%d', now)
 local reply = {0}
 for i = 1, #KEYS do
@@ -77,7 +100,7 @@ for i = 1, #KEYS do
       call('UNLINK', key)
     end
     local held
-    if lease then
+    if reserve then
       -- As old as an entry that leaves when the lease ends.
       local window = (life - 1) * 1000000
       held = math.min(lease, window)

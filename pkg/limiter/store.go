@@ -41,20 +41,48 @@ func newBreaker() breaker {
 		Timeout:      tripFor,
 		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
 		IsSuccessful: func(err error) bool { return err == nil || !isAway(err) },
-		// The caller has left: that says nothing about Redis.
-		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
+		IsExcluded:   func(err error) bool { return errors.As(err, new(callerLeft)) },
 	})}
 }
 
 func (b breaker) do(ask func() (any, error)) (any, error) {
 	reply, err := b.circuit.Execute(ask)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return nil, fmt.Errorf("%w: the last %d checks failed, and one tries again every %v", ErrCircuitOpen, tripAfter, tripFor)
+		return nil, errOpen
 	}
 	return reply, err
 }
 
+var errOpen = fmt.Errorf("%w: the last %d checks failed, and one tries again every %v", ErrCircuitOpen, tripAfter, tripFor)
+
 func (b breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
+
+// callerLeft is the error for a call whose caller did not wait for the timeout, which says nothing
+// about Redis.
+type callerLeft struct{ error }
+
+func (c callerLeft) Unwrap() error { return c.error }
+
+// caller is the key of the caller's context in that of a check, which also has the timeout.
+type caller struct{}
+
+// excused marks an error as the caller's if it is.
+func excused(ctx context.Context, err error) error {
+	if err == nil || isReply(err) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) {
+		return callerLeft{err}
+	}
+	its, ok := ctx.Value(caller{}).(context.Context)
+	if !ok {
+		return err
+	}
+	if deadline, limited := its.Deadline(); limited && !time.Now().Before(deadline) { // also if its timer is late
+		return callerLeft{context.DeadlineExceeded}
+	}
+	return err
+}
 
 // isAway returns whether an error says that there is nobody to decide. With any other reply Redis has
 // decided not to.
@@ -103,7 +131,10 @@ func newServer(client *redis.Client, timeout time.Duration) *server {
 }
 
 func (s *server) do(ctx context.Context, c *call) (any, error) {
-	reply, err := s.breaker.do(func() (any, error) { return s.pipeline.do(ctx, c) })
+	reply, err := s.breaker.do(func() (any, error) {
+		reply, err := s.pipeline.do(ctx, c)
+		return reply, excused(ctx, err)
+	})
 	if err != nil {
 		s.failed.Store(time.Now().UnixNano())
 	}

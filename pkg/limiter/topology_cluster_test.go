@@ -177,3 +177,43 @@ func TestClusterThatWasNeverReachedOpensTheCircuit(t *testing.T) {
 		t.Errorf("got %v, want that the circuit is open", err)
 	}
 }
+
+// A user has room, and the log of the shared budget cannot be asked: that is an error, for this
+// request and for others of the user, and never a rejection.
+func TestNobodyIsRejectedForReservations(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 0, "--cluster-require-full-coverage", "no")
+	own := Budget{Subject{User: user}, []Limit{{5, time.Hour}}}
+	shared := Budget{everybody, []Limit{{1000, time.Hour}}}
+	shard := cluster.NodeOf(everybody.ClusterKey(time.Hour))
+	for i := 0; cluster.NodeOf(own.Subject.ClusterKey(time.Hour)) == shard; i++ {
+		own.Subject.User = fmt.Sprint("user", i)
+	}
+	s := within(t, cluster.URL(), 1, DefaultTimeout)[0]
+	s.denials = newDenials(MaxDenyMemory)
+	must(s.CheckBudgets(context.Background(), Budget{Subject{User: "warm"}, own.Limits}, shared))(t)
+	shard.Freeze()
+	var wait sync.WaitGroup
+	ask := func(budgets ...Budget) {
+		wait.Go(func() {
+			if d, err := s.CheckBudgets(context.Background(), budgets...); err == nil && !d.Allowed {
+				t.Errorf("with %d budgets: rejected, %+v", len(budgets), d)
+			}
+		})
+	}
+	for round := range 3 { // the circuit is open in later ones
+		for range 20 {
+			ask(own, shared)
+		}
+		if round == 0 {
+			time.Sleep(50 * time.Millisecond)
+			ask(own)
+		}
+		wait.Wait()
+	}
+	eventually(t, "all reservations are released", func() bool {
+		d, err := s.LookBudgets(context.Background(), own)
+		return err == nil && d.Remaining >= 4
+	})
+	shard.Thaw()
+}

@@ -128,7 +128,7 @@ func TestMemoryPerEntry(t *testing.T) {
 			pipe := server.Client.Pipeline() // CheckAll would take a while for so many
 			for range tc.entries {
 				budgets := []Budget{{Subject{User: user}, []Limit{{tc.limit, time.Minute}}}}
-				pipe.Do(context.Background(), s.call(s.members.make(budgets), "", budgets).command(true)...)
+				pipe.Do(context.Background(), s.call(s.members.make(budgets), budgets).command(true)...)
 			}
 			if _, err := pipe.Exec(context.Background()); err != nil {
 				t.Fatal(err)

@@ -143,12 +143,16 @@ func withoutValue(err error) error {
 	return errors.New(words[0] + ": " + words[1])
 }
 
-// validatePool refuses what makes a new client or connection panic.
+// maxRetries is more than fit into any timeout.
+const maxRetries = 100
+
+// validatePool refuses what makes a new client or connection panic, or send nothing.
 func validatePool(o *redis.Options) error {
 	for _, p := range []struct {
 		name           string
 		n, least, most int
 	}{
+		{"max_retries", o.MaxRetries, -1, maxRetries}, // -1 switches them off
 		{"pool_size", o.PoolSize, 0, maxConnections},
 		{"min_idle_conns", o.MinIdleConns, 0, maxConnections},
 		{"max_idle_conns", o.MaxIdleConns, 0, maxConnections},
