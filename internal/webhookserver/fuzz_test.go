@@ -83,7 +83,7 @@ func FuzzValues(f *testing.F) {
 // FuzzParseParametersInPath reads what a route could have in its path. What is accepted names nothing
 // twice and means the same when it is written anew, in a path or in a query.
 func FuzzParseParametersInPath(f *testing.F) {
-	for _, path := range []string{"", ";tier=free;user=u", ";user=a+b%20", ";tier=a;tier=b", ";t%69er=a;tier=b", ";user=%", ";a&b", ";;user=x;", ";user=a=b%3Btier=pro", ";=x", ";tenant", ";user=%00%0D%0A"} {
+	for _, path := range []string{"", ";tier=free;user=u", ";user=a+b%20", ";tier=a;tier=b", ";t%69er=a;tier=b", ";user=%", ";a&b", ";user=a&b", ";;user=x;", ";user=a=b%3Btier=pro", ";=x", ";tenant", ";user=%00%0D%0A"} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {

@@ -28,12 +28,16 @@ func pick(texts []string, choice uint32, kind string) Subject {
 // FuzzTwoSubjects compares the keys of two subjects, alone and in a Redis Cluster, for two windows. A
 // key is of one subject and one window only, prints on one line and is bounded.
 func FuzzTwoSubjects(f *testing.F) {
-	f.Add("a", "b", uint32(0x000), uint32(0x010), "", "", uint32(60), uint32(86400))
-	f.Add("a", "b", uint32(0x013), uint32(0x130), "", "ip", uint32(60), uint32(60))
-	f.Add("ratelimit", "x", uint32(0x555), uint32(0x565), "", "", uint32(60), uint32(60))
-	f.Add("a:b", "%", uint32(0x03d), uint32(0x0de), "ip", "key", uint32(1), uint32(1))
-	f.Add("}{", "\x00\r\n", uint32(0x9), uint32(0x10), "", "", uint32(1), uint32(2))
-	f.Add("%sha", "256.", uint32(0xa), uint32(0x0), "sha", "ip", uint32(60), uint32(60))
+	// From the right: the user, the tenant, the route; 2 is none.
+	f.Add("a", "b", uint32(0x220), uint32(0x220), "", "", uint32(60), uint32(86400))
+	f.Add("a", "b", uint32(0x212), uint32(0x122), "", "ip", uint32(60), uint32(60))
+	f.Add("a", "b", uint32(0x250), uint32(0x520), "", "", uint32(60), uint32(60)) // tenant or route "ratelimit"
+	f.Add("a", "b", uint32(0x223), uint32(0x021), "", "", uint32(60), uint32(60)) // user "a:b", or "b" of route "a"
+	f.Add("a", "b", uint32(0x224), uint32(0x223), "", "", uint32(60), uint32(60)) // "a%3Ab", "a:b"
+	f.Add("a", "b", uint32(0x22a), uint32(0x220), "", "ip", uint32(60), uint32(60))
+	f.Add("a", "b", uint32(0x22d), uint32(0x22e), "", "", uint32(60), uint32(60)) // a long text, its hash
+	f.Add("}{", "\x00\r\n", uint32(0x229), uint32(0x221), "", "", uint32(1), uint32(2))
+	f.Add("%sha", "256.", uint32(0x22a), uint32(0x220), "sha", "ip", uint32(60), uint32(60))
 	f.Fuzz(func(t *testing.T, x, y string, chooseA, chooseB uint32, kindA, kindB string, secondsA, secondsB uint32) {
 		texts := lookAlikes(x, y)
 		a, b := pick(texts, chooseA, kindA), pick(texts, chooseB, kindB)
