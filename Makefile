@@ -42,6 +42,18 @@ test: setup ## Install or build what the tests need, then run them all, with the
 	go test -race -count=1 -timeout 20m ./...
 	go -C hack/bench test -race -count=1 ./...
 
+# Short for a look before a commit; hours find more.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: setup ## Run every fuzz test, one after the other, each for FUZZTIME (default 30s)
+	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api cmd internal pkg); do
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file); do
+			echo "$$file: $$target"
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file)
+		done
+	done
+
 .PHONY: verify
 verify: tools ## Check that generated files are fresh, formatting, vet and lint
 	go mod tidy -diff
@@ -64,8 +76,8 @@ bench: setup build ## Compare with other limiters on this machine and write docs
 	$(BIN)/bench -out docs $(ARGS)
 
 .PHONY: bench-go
-bench-go: setup ## Run the benchmarks of the limiter, of identities and of the check endpoint, against a real Redis
-	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/webhookserver
+bench-go: setup ## Run the benchmarks of the limiter, of identities, tiers and the check endpoint, against a real Redis
+	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/tier ./internal/tierfile ./internal/webhookserver
 
 .PHONY: generate
 generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC role and the recipes for ingress-nginx

@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			// A burst of events is one item in the queue; retries after an error never wait long.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
 		}).
-		Complete(r)
+		Complete(&spaced{reconciler: r, now: time.Now})
 }
 
 // theTable is the one work item. Whatever happens to whichever tier, the table is made anew from
@@ -78,7 +78,9 @@ func fillOnce(_ context.Context, queue workqueue.TypedRateLimitingInterface[reco
 // Reconcile lists the tiers, compiles them, publishes the table and reports in their status.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var list v1alpha1.RateLimitTierList
-	if err := r.Client.List(ctx, &list); err != nil {
+	// The objects of the cache itself: copies of thousands would cost more than all the rest. They are
+	// only read; what is written to the API server is a copy.
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing RateLimitTiers: %w", err)
 	}
 	outcomes := r.compile(list.Items)

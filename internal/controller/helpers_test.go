@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,19 @@ const patience = 30 * time.Second
 type replica struct {
 	table *tier.Table
 	log   *errorLog
+	lists atomic.Int64 // how often the tiers were listed
 	done  chan error
+}
+
+// countingClient counts lists.
+type countingClient struct {
+	client.Client
+	lists *atomic.Int64
+}
+
+func (c countingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	c.lists.Add(1)
+	return c.Client.List(ctx, list, opts...)
 }
 
 // startReplicas starts replicas that differ in whether RATE_LIMIT_DISABLED is set. They stop, and
@@ -85,7 +98,7 @@ func startReplica(ctx context.Context, t *testing.T, disabled bool) *replica {
 		t.Fatal(err)
 	}
 	reconciler := &Reconciler{
-		Client:           mgr.GetClient(),
+		Client:           countingClient{mgr.GetClient(), &r.lists},
 		Recorder:         mgr.GetEventRecorder(name),
 		Table:            r.table,
 		GloballyDisabled: disabled,
@@ -124,7 +137,7 @@ func inTables(replicas []*replica, name, want string) func() error {
 	}
 }
 
-func eventually(t *testing.T, what string, check func() error) {
+func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -145,7 +158,7 @@ func restConfig() *rest.Config {
 	return c
 }
 
-func scheme(t *testing.T) *runtime.Scheme {
+func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(s); err != nil {
@@ -154,7 +167,7 @@ func scheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-func newClient(t *testing.T) client.WithWatch {
+func newClient(t testing.TB) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(restConfig(), client.Options{Scheme: scheme(t)})
 	if err != nil {

@@ -24,6 +24,11 @@ type outcome struct {
 	invalid error
 }
 
+// engagedAt returns whether a kill switch stops limiting at a moment.
+func (o outcome) engagedAt(now time.Time) bool {
+	return o.inForce != nil && o.inForce.KillSwitch.EngagedAt(now)
+}
+
 // statusFor returns the status that an object should have. Messages are for people and hold no
 // time, so that they change only when something has.
 func statusFor(object *v1alpha1.RateLimitTier, o outcome, globallyDisabled bool, now time.Time) v1alpha1.RateLimitTierStatus {

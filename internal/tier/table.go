@@ -13,8 +13,8 @@ import (
 // Table is the set of tiers in force. Its zero value is empty and not ready. Readers take no lock:
 // a lookup reads one atomic pointer to an immutable map.
 type Table struct {
-	tiers     atomic.Pointer[map[string]*Tier]
-	described map[string]string // by the last Replace
+	tiers    atomic.Pointer[map[string]*Tier]
+	replaced time.Time // when Replace was called last
 }
 
 // Replace puts a new set of tiers in force, whole and at once, and returns what has changed since
@@ -22,17 +22,16 @@ type Table struct {
 // makes the table ready, even if the set is empty. The caller must not change the tiers any more.
 // Only one goroutine may replace.
 func (t *Table) Replace(tiers []*Tier) []Change {
-	now := time.Now()
 	next := make(map[string]*Tier, len(tiers))
-	described := make(map[string]string, len(tiers))
 	for _, tier := range tiers {
 		next[tier.Name] = tier
-		described[tier.Name] = tier.describe(now)
 	}
-	t.tiers.Store(&next)
-	changed := changes(t.described, described)
-	t.described = described
-	return changed
+	before, then := t.tiers.Swap(&next), t.replaced
+	t.replaced = time.Now()
+	if before == nil {
+		before = new(map[string]*Tier)
+	}
+	return changes(*before, next, then, t.replaced)
 }
 
 // Lookup returns the tier of a name, or nil.

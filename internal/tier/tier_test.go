@@ -47,8 +47,14 @@ func TestTable(t *testing.T) {
 }
 
 func TestReplaceReturnsChanges(t *testing.T) {
-	engaged := limits("free", 5)
-	engaged.KillSwitch.Engaged = true
+	engaged, dry, open := limits("free", 5), limits("free", 5), limits("free", 5)
+	engaged.KillSwitch.Engaged, dry.DryRun, open.FailurePolicy = true, true, FailOpen
+	at := time.Date(2126, 12, 1, 6, 0, 0, 0, time.UTC)
+	until := func(at time.Time) *Tier {
+		t := limits("free", 5)
+		t.KillSwitch = KillSwitch{Engaged: true, ExpiresAt: at}
+		return t
+	}
 	for name, tc := range map[string]struct {
 		reason        string
 		before, after []*Tier
@@ -57,6 +63,11 @@ func TestReplaceReturnsChanges(t *testing.T) {
 		"Added":   {"ordered by name", nil, []*Tier{limits("pro", 60), limits("free", 5)}, []Change{{"free", "5 per 1m0s"}, {"pro", "60 per 1m0s"}}},
 		"Changed": {"another budget", []*Tier{limits("free", 5)}, []*Tier{limits("free", 6)}, []Change{{"free", "6 per 1m0s"}}},
 		"Engaged": {"it must be seen in the log", []*Tier{limits("free", 5)}, []*Tier{engaged}, []Change{{"free", "5 per 1m0s, KILL SWITCH ENGAGED: every request passes"}}},
+		"DryRun":  {"nobody is rejected any more", []*Tier{limits("free", 5)}, []*Tier{dry}, []Change{{"free", "5 per 1m0s, dry run"}}},
+		"Policy":  {"another answer in an outage", []*Tier{limits("free", 5)}, []*Tier{open}, []Change{{"free", "5 per 1m0s, fail open"}}},
+		"Later":   {"a kill switch that lasts longer", []*Tier{until(at)}, []*Tier{until(at.Add(time.Hour))}, []Change{{"free", "5 per 1m0s, KILL SWITCH ENGAGED: every request passes until 2126-12-01T07:00:00Z"}}},
+		"Zone":    {"the same moment elsewhere", []*Tier{until(at)}, []*Tier{until(at.In(time.FixedZone("", 3600)))}, nil},
+		"Unsaid":  {"what the words do not tell is no change", []*Tier{until(at)}, []*Tier{until(at.Add(1))}, nil},
 		"Removed": {"it falls back to the default tier now", []*Tier{limits("free", 5)}, nil, []Change{{"free", "removed"}}},
 		"Same":    {"a new object that says the same", []*Tier{limits("free", 5)}, []*Tier{limits("free", 5)}, nil},
 	} {
