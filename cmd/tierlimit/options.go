@@ -155,10 +155,19 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 }
 
 // withoutValue keeps an error from repeating a value that may be a password, as in
-// "unknown shorthand flag: 'r' in -redis-url=...".
+// "unknown shorthand flag: 'r' in -redis-url=...", or in "unknown flag: --redis-url redis://..." when
+// both are quoted as one word.
 func withoutValue(err error) error {
 	if message, _, shorthand := strings.Cut(err.Error(), " in -"); shorthand {
 		return errors.New(message + "; flags begin with two dashes")
+	}
+	if message, rest, unknown := strings.Cut(err.Error(), "unknown flag: "); unknown && message == "" {
+		if i := strings.IndexAny(rest, " \t\n:/@"); i >= 0 {
+			return fmt.Errorf("unknown flag: %s, and more in the same word: give a flag and its value as two, or with '='", rest[:i])
+		}
+	}
+	if strings.Contains(err.Error(), "bad flag syntax: ") {
+		return errors.New("a flag has no name, or three dashes: write --NAME VALUE or --NAME=VALUE")
 	}
 	return err
 }

@@ -78,6 +78,7 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 	return webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
+		Timeout:     o.redisTimeout,
 		Replicas:    o.replicas.Load,
 		Identity:    sources,
 		Auth:        auth,

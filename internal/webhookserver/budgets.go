@@ -106,6 +106,12 @@ func (h *Handler) decide(ctx context.Context, q question, inForce []applied) ans
 	if len(inForce) == 1 || inForce[0].tier.DryRun == inForce[1].tier.DryRun {
 		return h.together(ctx, q, inForce)
 	}
+	// Two calls, and one deadline for both: a proxy waits for one check.
+	if h.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.Timeout)
+		defer cancel()
+	}
 	var enforced, tried []applied
 	for _, a := range inForce {
 		if a.tier.DryRun {

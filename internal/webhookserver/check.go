@@ -31,6 +31,9 @@ type Options struct {
 	Tiers *tier.Table
 	// Limiter decides.
 	Limiter Limiter
+	// Timeout is the longest that the limiter may take for one check that has to ask it twice. 0 is
+	// what it takes for each.
+	Timeout time.Duration
 	// Local decides by this replica's share for tiers with FailLocal while Limiter does not. Nil is a
 	// limiter.Local of the default size.
 	Local Limiter

@@ -4,6 +4,7 @@
 package webhookserver
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -86,5 +87,25 @@ func TestUpstreamTriedOutFails(t *testing.T) {
 	want := said{Status: 200, Limit: "4", Remaining: "3", Window: "minute", Tier: "free"}
 	if diff := cmp.Diff(want, whatWasSaid(e.ask("/check?user=u&upstream=cap"))); diff != "" || calls != 2 {
 		t.Errorf("%d calls: -want +got:\n%s", calls, diff)
+	}
+}
+
+// A tier that is tried out beside one that is enforced takes a second call, not a second timeout.
+func TestTwoCallsHaveOneDeadline(t *testing.T) {
+	var deadlines []time.Time
+	asked := limiterFunc(func(ctx context.Context, _ limiter.Subject, limits ...limiter.Limit) (limiter.Decision, error) {
+		deadline, ok := ctx.Deadline()
+		if !ok {
+			t.Error("a call has no deadline")
+		}
+		deadlines = append(deadlines, deadline)
+		return limiter.Decision{Allowed: true, Limit: limits[0]}, nil
+	})
+	e := newEndpoint(asked, func(o *Options) { o.Timeout = time.Minute }, budget("free", 4, 100), budget("cap", 2, 100, dryRunTier))
+	if r := e.ask("/check?tier=free&user=a&upstream=cap"); r.Code != 200 {
+		t.Errorf("got %d", r.Code)
+	}
+	if len(deadlines) != 2 || !deadlines[0].Equal(deadlines[1]) {
+		t.Errorf("got deadlines %v, want the same for two calls", deadlines)
 	}
 }

@@ -55,7 +55,7 @@ func TestClusterFailoverConcernsOneShard(t *testing.T) {
 					elsewhere = append(elsewhere, i)
 				}
 			}
-			limiters := within(t, cluster.URL(), 2, DefaultTimeout)
+			limiters := within(t, cluster.URL(), 2, 5*time.Second) // for a slow machine
 			f := drive(t, limiters, users, limit)
 			time.Sleep(300 * time.Millisecond)
 			cluster.WaitReplicated()
@@ -189,7 +189,7 @@ func TestNobodyIsRejectedForReservations(t *testing.T) {
 	for i := 0; cluster.NodeOf(own.Subject.ClusterKey(time.Hour)) == shard; i++ {
 		own.Subject.User = fmt.Sprint("user", i)
 	}
-	s := within(t, cluster.URL(), 1, DefaultTimeout)[0]
+	s := within(t, cluster.URL(), 1, 3*time.Second)[0]
 	s.denials = newDenials(MaxDenyMemory)
 	must(s.CheckBudgets(context.Background(), Budget{Subject{User: "warm"}, own.Limits}, shared))(t)
 	shard.Freeze()
