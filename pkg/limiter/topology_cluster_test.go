@@ -108,8 +108,9 @@ func TestSharedBudgetInAClusterIsExact(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if all.Load() != capacity {
-		t.Errorf("%d requests were admitted, want %d", all.Load(), capacity)
+	charged := must(cluster.Client.ZCard(context.Background(), everybody.ClusterKey(time.Hour)).Result())(t)
+	if all.Load() != capacity || charged != capacity {
+		t.Errorf("%d requests were admitted, the shared log has %d entries, want %d", all.Load(), charged, capacity)
 	}
 	for i := range admitted {
 		for _, window := range []time.Duration{time.Hour, day} {
