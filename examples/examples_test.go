@@ -126,6 +126,7 @@ func TestKustomization(t *testing.T) {
 	}
 	want := []string{
 		"--ext-authz-bind-address=:9001", // of config/manager, still there
+		"--service=tierlimit",
 		"--identity=jwt",
 		"--jwt-jwks-url=https://login.example.com/.well-known/jwks.json",
 		"--jwt-issuer=https://login.example.com/",

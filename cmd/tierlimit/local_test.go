@@ -67,7 +67,7 @@ func TestLogInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()
 	writeTier(t, dir, "free", "{perMinute: 2, perDay: 3}")
-	p := start(t, []string{"REDIS_URL=" + server.URL()}, "--tiers", dir)
+	p := start(t, []string{"REDIS_URL=" + server.URL()}, "--deny-memory=0", "--tiers", dir)
 	ctx := t.Context()
 	minute, day := "ratelimit:user_8421:60", "ratelimit:user_8421:86400"
 

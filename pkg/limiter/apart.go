@@ -55,7 +55,8 @@ func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Deci
 		reserved++
 		c := s.call(member, b)
 		c.reserve = true
-		return s.run(ctx, c, b)
+		rest := budgets[reserved:]
+		return s.run(ctx, c, b, func(ctx context.Context) (Decision, bool) { return s.fullOf(ctx, rest, reserved) })
 	})
 	switch {
 	case errors.Is(err, ErrCircuitOpen): // the last one was not asked for
@@ -65,11 +66,7 @@ func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Deci
 		s.releaseLater(member, budgets[:reserved])
 		return Decision{}, err
 	case !d.Allowed:
-		for i := range reserved - 1 { // so that the user's next request does not meet it
-			if s.settle(ctx, "release", member, budgets[i]) != nil {
-				s.releaseLater(member, budgets[i:i+1])
-			}
-		}
+		s.releaseNow(ctx, member, budgets[:reserved-1])
 		return d, nil
 	}
 	if err := s.chargeReserved(ctx, member, budgets); err != nil {
@@ -87,7 +84,9 @@ func eachApart(budgets []Budget, ask func([]Budget) (Decision, error)) (Decision
 		if err != nil {
 			return Decision{}, err
 		}
-		d.Budget = i
+		if d.Budget == 0 { // of those asked about
+			d.Budget = i
+		}
 		if !d.Allowed {
 			return d, nil
 		}
@@ -113,6 +112,28 @@ func (s *SlidingWindow) chargeReserved(ctx context.Context, member string, budge
 		group.Go(func() error { return s.settle(ctx, "charge", member, b) })
 	}
 	return group.Wait()
+}
+
+// fullOf looks whether one of the budgets that come later is full. Then there is no need to wait for
+// what is undecided: the request is rejected in any case. The first of them has an index.
+func (s *SlidingWindow) fullOf(ctx context.Context, later []Budget, first int) (Decision, bool) {
+	for i := range later {
+		b := later[i : i+1]
+		if d, err := s.once(ctx, s.call(noMember, b), b); err == nil && !d.Allowed {
+			d.Budget = first + i
+			return d, true
+		}
+	}
+	return Decision{}, false
+}
+
+// releaseNow takes back what was reserved, so that the user's next request does not meet it.
+func (s *SlidingWindow) releaseNow(ctx context.Context, member string, budgets []Budget) {
+	for i := range budgets {
+		if s.settle(ctx, "release", member, budgets[i]) != nil {
+			s.releaseLater(member, budgets[i:i+1])
+		}
+	}
 }
 
 // releaseLater takes back what was reserved or charged, while the caller goes on and for as long as a

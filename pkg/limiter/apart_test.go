@@ -252,3 +252,31 @@ func TestSharedBudgetIsNamedHoweverManyAskAtOnce(t *testing.T) {
 		t.Errorf("%d entries of the user, want none", got)
 	}
 }
+
+// Whatever is reserved, and for how long: Redis answers, and that is no reason to call it away.
+func TestUndecidedBudgetsDoNotOpenTheCircuit(t *testing.T) {
+	_, s, _ := startApart(t)
+	s.timeout = 100 * time.Millisecond
+	s.now = func() string { return "" }
+	own := Budget{Subject{User: user}, []Limit{{1, time.Hour}}}
+	orphan := s.call(s.members.make([]Budget{own}), []Budget{own})
+	orphan.reserve = true
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if d, err := s.once(ctx, orphan, []Budget{own}); err != nil || !d.Allowed {
+		t.Fatalf("preparing: %+v, %v", d, err)
+	}
+	var wait sync.WaitGroup
+	for range 4 * tripAfter {
+		wait.Go(func() {
+			d, err := s.CheckBudgets(context.Background(), own, Budget{everybody, []Limit{{5, time.Hour}}})
+			if err == nil || errors.Is(err, ErrCircuitOpen) {
+				t.Errorf("got %+v, %v, want that it is not decided", d, err)
+			}
+		})
+	}
+	wait.Wait()
+	if s.CircuitOpen() {
+		t.Error("the circuit is open, and Redis answers")
+	}
+}

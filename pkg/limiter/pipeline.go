@@ -78,7 +78,8 @@ func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
 	}
 	me := &passenger{call: c, ctx: ctx, done: make(chan struct{})}
 	p.mu.Lock()
-	if p.flights < maxFlights { // nobody waits: fly at once, and without another goroutine
+	switch free := p.flights < maxFlights; {
+	case free && patient(ctx): // nobody waits: fly at once, and without another goroutine
 		p.flights++
 		p.mu.Unlock()
 		f := &flight{}
@@ -86,7 +87,11 @@ func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
 		if batch := p.next(f); len(batch) > 0 {
 			go p.fly(f, batch)
 		}
-	} else {
+	case free:
+		p.flights++
+		p.mu.Unlock()
+		go p.fly(&flight{}, []*passenger{me})
+	default:
 		p.waiting = append(p.waiting, me)
 		p.mu.Unlock()
 	}
@@ -101,6 +106,13 @@ func (p *pipeline) do(ctx context.Context, c *call) (any, error) {
 	default:
 		return nil, ctx.Err()
 	}
+}
+
+// patient returns whether a caller does not leave before the timeout, so that it can wait for a
+// connection, which obeys deadlines but not cancellation.
+func patient(ctx context.Context) bool {
+	its, ok := ctx.Value(caller{}).(context.Context)
+	return ok && its.Done() == nil
 }
 
 // flight sends one batch after another while calls wait. Its fields are guarded by the pipeline.

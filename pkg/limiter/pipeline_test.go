@@ -206,6 +206,23 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 	}
 }
 
+// A connection obeys deadlines only, but a caller that may cancel does not wait on one itself.
+func TestCallerThatCancelsLeavesAtOnce(t *testing.T) {
+	s, g := startGated(t, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error, 1)
+	go func() {
+		_, err := s.Check(ctx, user, 1000, time.Hour)
+		left <- err
+	}()
+	eventually(t, "the batch is on its way", func() bool { hold, _ := g.held(); return hold == 0 })
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) { // while the batch is still held up
+		t.Errorf("got %v, want that the caller has left", err)
+	}
+	close(g.open)
+}
+
 // droppable is a connection that a firewall can drop without a word.
 type droppable struct {
 	net.Conn

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -137,7 +138,7 @@ func (s *SlidingWindow) ask(ctx context.Context, charge bool, budgets []Budget) 
 	case s.apart && len(budgets) > 1:
 		d, err = s.chargeApart(ctx, budgets)
 	default:
-		d, err = s.run(ctx, s.call(s.members.make(budgets), budgets), budgets)
+		d, err = s.run(ctx, s.call(s.members.make(budgets), budgets), budgets, nil)
 	}
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: %w", err)
@@ -153,7 +154,7 @@ const noMember = ""
 
 // look asks whether a request would be admitted.
 func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, error) {
-	ask := func(b []Budget) (Decision, error) { return s.run(ctx, s.call(noMember, b), b) }
+	ask := func(b []Budget) (Decision, error) { return s.run(ctx, s.call(noMember, b), b, nil) }
 	if s.apart {
 		return eachApart(budgets, ask)
 	}
@@ -161,22 +162,37 @@ func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, e
 }
 
 // run executes a call of the script, for budgets whose logs are in one place. While others hold
-// reservations that make the difference, which usually takes a round trip, it asks again.
-func (s *SlidingWindow) run(ctx context.Context, c *call, budgets []Budget) (Decision, error) {
-	for {
-		reply, err := s.store.do(ctx, c)
-		if err != nil && err != redis.Nil { //nolint:errorlint // wrapped in another error it is none of this script's replies
-			return Decision{}, fmt.Errorf("asking Redis: %w", err)
-		}
-		d, err := decide(reply, budgets)
-		if err != errUndecided || !wait(ctx, undecidedFor) { //nolint:errorlint // it comes as it is
+// reservations that make the difference, which usually takes a round trip, it asks again, unless
+// otherwise decides meanwhile (nil: nothing does).
+func (s *SlidingWindow) run(ctx context.Context, c *call, budgets []Budget, otherwise func(context.Context) (Decision, bool)) (Decision, error) {
+	for pause := undecidedFor; ; pause = min(2*pause, 16*undecidedFor) {
+		d, err := s.once(ctx, c, budgets)
+		if err != errUndecided { //nolint:errorlint // it comes as it is
 			return d, err
+		}
+		// From here on it is this request's time that ends, whatever Redis does.
+		ctx = context.WithValue(ctx, caller{}, ctx)
+		if otherwise != nil {
+			if d, ok := otherwise(ctx); ok {
+				return d, nil
+			}
+		}
+		if !wait(ctx, pause/2+rand.N(pause)) {
+			return Decision{}, errUndecided
 		}
 	}
 }
 
-// undecidedFor is how long to wait for others to be decided before asking again.
+// undecidedFor is how long to wait about for others to be decided before asking again.
 const undecidedFor = 2 * time.Millisecond
+
+func (s *SlidingWindow) once(ctx context.Context, c *call, budgets []Budget) (Decision, error) {
+	reply, err := s.store.do(ctx, c)
+	if err != nil && err != redis.Nil { //nolint:errorlint // wrapped in another error it is none of this script's replies
+		return Decision{}, fmt.Errorf("asking Redis: %w", err)
+	}
+	return decide(reply, budgets)
+}
 
 // call returns the call that sliding_window.lua documents.
 func (s *SlidingWindow) call(member string, budgets []Budget) *call {

@@ -24,7 +24,8 @@
 -- Reply when admitted:  {0, remaining of window 1, remaining of window 2, ...}
 -- Reply when rejected:  {i, wait}: i is the first window that is full (later ones were not
 --                       looked at), wait the microseconds until it has room again.
--- Reply when undecided: {-i, wait}: window i is full only with reservations.
+-- Reply when undecided: {-i, wait}: window i is full only with reservations, as far as these are
+--                       among the 256 newest entries that leave within the lease.
 --
 -- Formats and strings are chosen for what they cost: a number that is passed to a command is
 -- printed with 17 digits, which takes longer than '%d' and longer than many a command.
@@ -40,7 +41,7 @@ if not now then
 end
 
 local lease = ARGV[2 * #KEYS + 4]
-local reserve = lease and (ARGV[2 * #KEYS + 5] or '') ~= ''
+local reserve = lease and member ~= '' and (ARGV[2 * #KEYS + 5] or '') ~= ''
 if reserve then
   member = '?' .. member
 end
