@@ -177,7 +177,7 @@ func (s *SlidingWindow) run(ctx context.Context, c *call, budgets []Budget, othe
 				return d, nil
 			}
 		}
-		if !wait(ctx, pause/2+rand.N(pause)) {
+		if !wait(ctx, pause/2+rand.N(pause)) { //nolint:gosec // it only spreads them
 			return Decision{}, errUndecided
 		}
 	}
