@@ -258,6 +258,22 @@ func hasReasons(t *testing.T, c client.Client, name, want string) func() error {
 	}
 }
 
+// allReported returns a check that every tier is reported to be in force and enforcing.
+func allReported(t *testing.T, c client.Client) func() error {
+	return func() error {
+		var list v1alpha1.RateLimitTierList
+		if err := c.List(t.Context(), &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if got := reasons(&list.Items[i]); got != "InForce/Enforcing" {
+				return fmt.Errorf("%s is %s", list.Items[i].Name, got)
+			}
+		}
+		return nil
+	}
+}
+
 // errorLog is a log that keeps errors and drops the rest.
 type errorLog struct {
 	mu    sync.Mutex

@@ -76,18 +76,7 @@ func TestBurst(t *testing.T) {
 		}
 	}
 	eventually(t, "all in force", holds(tiers))
-	eventually(t, "all reported", func() error {
-		var list v1alpha1.RateLimitTierList
-		if err := c.List(t.Context(), &list); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if got := reasons(&list.Items[i]); got != "InForce/Enforcing" {
-				return fmt.Errorf("%s is %s", list.Items[i].Name, got)
-			}
-		}
-		return nil
-	})
+	eventually(t, "all reported", allReported(t, c))
 	deleteAll(t)
 	eventually(t, "none in force", holds(0))
 }

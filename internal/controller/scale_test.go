@@ -96,18 +96,7 @@ func TestManyAtOnce(t *testing.T) {
 	replicas := startReplicas(t, false)
 	c := newClient(t)
 	createMany(t, c, n)
-	eventually(t, "every status is written", func() error {
-		var list v1alpha1.RateLimitTierList
-		if err := c.List(t.Context(), &list); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if got := reasons(&list.Items[i]); got != "InForce/Enforcing" {
-				return fmt.Errorf("%s is %s", list.Items[i].Name, got)
-			}
-		}
-		return nil
-	})
+	eventually(t, "every status is written", allReported(t, c))
 	time.Sleep(time.Second) // for the last of them to come back through the cache
 	start, before := time.Now(), replicas[0].lists.Load()
 	atOnce(t, n, func(i int) error {

@@ -128,6 +128,17 @@ func normalized(budgets []Budget) ([]Budget, error) {
 	return budgets, nil
 }
 
+// byZero returns the rejection by the first limit of 0, if there is one: nobody needs to be asked, and
+// no wait would help.
+func byZero(budgets []Budget) (Decision, bool) {
+	for i, b := range budgets {
+		if zero := slices.IndexFunc(b.Limits, func(l Limit) bool { return l.Requests == 0 }); zero >= 0 {
+			return Decision{Limit: b.Limits[zero], Budget: i}, true
+		}
+	}
+	return Decision{}, false
+}
+
 // shortestFirst returns the limits in the order in which they are checked. The given slice is
 // left as it is.
 func shortestFirst(limits []Limit) ([]Limit, error) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -97,11 +96,11 @@ func (l *Local) ask(charge bool, budgets []Budget) (Decision, error) {
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: %w", err)
 	}
+	if rejection, ok := byZero(budgets); ok {
+		return rejection, nil
+	}
 	windows := make([]localWindow, 0, windowsOf(budgets))
-	for i, b := range budgets {
-		if zero := slices.IndexFunc(b.Limits, func(l Limit) bool { return l.Requests == 0 }); zero >= 0 {
-			return Decision{Limit: b.Limits[zero], Budget: i}, nil
-		}
+	for _, b := range budgets {
 		for _, limit := range b.Limits {
 			windows = append(windows, localWindow{key: b.Subject.Key(limit.Window), limit: limit.Requests, width: limit.Window.Microseconds()})
 		}

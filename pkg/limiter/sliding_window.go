@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
@@ -120,10 +119,8 @@ func (s *SlidingWindow) ask(ctx context.Context, charge bool, budgets []Budget) 
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: %w", err)
 	}
-	for i, b := range budgets {
-		if zero := slices.IndexFunc(b.Limits, func(l Limit) bool { return l.Requests == 0 }); zero >= 0 {
-			return Decision{Limit: b.Limits[zero], Budget: i}, nil
-		}
+	if rejection, ok := byZero(budgets); ok {
+		return rejection, nil
 	}
 	if rejection, ok := s.denials.recall(budgets); ok {
 		return rejection, nil
@@ -165,13 +162,13 @@ func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, e
 // reservations that make the difference, which usually takes a round trip, it asks again, unless
 // otherwise decides meanwhile (nil: nothing does).
 func (s *SlidingWindow) run(ctx context.Context, c *call, budgets []Budget, otherwise func(context.Context) (Decision, bool)) (Decision, error) {
+	d, err := s.once(ctx, c, budgets)
+	if err != errUndecided { //nolint:errorlint // it comes as it is
+		return d, err
+	}
+	// From here on it is this request's time that ends, whatever Redis does.
+	ctx = context.WithValue(ctx, caller{}, ctx)
 	for pause := undecidedFor; ; pause = min(2*pause, 16*undecidedFor) {
-		d, err := s.once(ctx, c, budgets)
-		if err != errUndecided { //nolint:errorlint // it comes as it is
-			return d, err
-		}
-		// From here on it is this request's time that ends, whatever Redis does.
-		ctx = context.WithValue(ctx, caller{}, ctx)
 		if otherwise != nil {
 			if d, ok := otherwise(ctx); ok {
 				return d, nil
@@ -179,6 +176,9 @@ func (s *SlidingWindow) run(ctx context.Context, c *call, budgets []Budget, othe
 		}
 		if !wait(ctx, pause/2+rand.N(pause)) { //nolint:gosec // it only spreads them
 			return Decision{}, errUndecided
+		}
+		if d, err = s.once(ctx, c, budgets); err != errUndecided { //nolint:errorlint // it comes as it is
+			return d, err
 		}
 	}
 }

@@ -5,13 +5,6 @@ package limiter
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,45 +16,6 @@ import (
 
 	"github.com/tierlimit/tierlimit/internal/redistest"
 )
-
-// authority signs certificates.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newAuthority(t testing.TB, name string) *authority {
-	t.Helper()
-	a := &authority{t: t, key: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	a.pem = a.sign(template, template, &a.key.PublicKey)
-	block, _ := pem.Decode(a.pem)
-	a.cert = must(x509.ParseCertificate(block.Bytes))(t)
-	return a
-}
-
-func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PublicKey) []byte {
-	a.t.Helper()
-	template.SerialNumber = must(rand.Int(rand.Reader, big.NewInt(1<<62)))(a.t)
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	der := must(x509.CreateCertificate(rand.Reader, template, parent, key, a.key))(a.t)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// issue returns a certificate for 127.0.0.1 or, if given, for a name instead, and its key.
-func (a *authority) issue(names ...string) (cert, key []byte) {
-	a.t.Helper()
-	private := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "tierlimit"}, DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	if len(names) == 0 {
-		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	der := must(x509.MarshalPKCS8PrivateKey(private))(a.t)
-	return a.sign(template, a.cert, &private.PublicKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-}
 
 // files is a directory as a Secret of type kubernetes.io/tls is mounted.
 type files struct {
@@ -81,10 +35,10 @@ func (f files) write(name string, content []byte) {
 }
 
 // fill writes the three files by which an authority is believed and one of its certificates shown.
-func (f files) fill(a *authority, names ...string) {
+func (f files) fill(a *redistest.Authority, names ...string) {
 	f.t.Helper()
-	cert, key := a.issue(names...)
-	f.write("ca.crt", a.pem)
+	cert, key := a.Issue(names...)
+	f.write("ca.crt", a.PEM)
 	f.write("tls.crt", cert)
 	f.write("tls.key", key)
 }
@@ -115,7 +69,7 @@ func ask(t testing.TB, client redis.UniversalClient) error {
 }
 
 func TestTLS(t *testing.T) {
-	ours, other := newAuthority(t, "ours"), newAuthority(t, "other")
+	ours, other := redistest.NewAuthority(t, "ours"), redistest.NewAuthority(t, "other")
 	f, named, foreign := newFiles(t), newFiles(t), newFiles(t)
 	f.fill(ours)
 	named.fill(ours, "redis.example")
@@ -159,10 +113,10 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSFilesThatAreRefused(t *testing.T) {
-	a := newAuthority(t, "ours")
+	a := redistest.NewAuthority(t, "ours")
 	f := newFiles(t)
 	f.fill(a)
-	_, otherKey := a.issue()
+	_, otherKey := a.Issue()
 	f.write("other.key", otherKey)
 	f.write("text", []byte("nothing in PEM: hunter\n"))
 	cert, key := "tls_cert_file="+f.path("tls.crt"), "tls_key_file="+f.path("tls.key")
@@ -198,7 +152,7 @@ func TestTLSFilesThatAreRefused(t *testing.T) {
 func TestTLSFilesAreRenewed(t *testing.T) {
 	ctx := context.Background()
 	f, servers := newFiles(t), newFiles(t)
-	first, second := newAuthority(t, "first"), newAuthority(t, "second")
+	first, second := redistest.NewAuthority(t, "first"), redistest.NewAuthority(t, "second")
 	f.fill(first)
 	servers.fill(first)
 	server, address := startTLS(t, servers)
@@ -223,7 +177,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	if err := anew(); err == nil {
 		t.Fatal("the server has a certificate of another authority, and is believed")
 	}
-	f.write("ca.crt", second.pem)
+	f.write("ca.crt", second.PEM)
 	if err := anew(); err == nil {
 		t.Fatal("the client's certificate is of another authority, and is believed")
 	}
@@ -237,7 +191,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	if err := anew(); err != nil {
 		t.Errorf("files are half written: %v", err)
 	}
-	cert, _ := second.issue()
+	cert, _ := second.Issue()
 	f.write("tls.crt", cert)
 	if err := anew(); err != nil {
 		t.Errorf("the key is not the certificate's yet: %v", err)
@@ -253,7 +207,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 // TestAccount uses an account with the rights of docs/redis.md, in another database, over TLS.
 func TestAccount(t *testing.T) {
 	f := newFiles(t)
-	f.fill(newAuthority(t, "ours"))
+	f.fill(redistest.NewAuthority(t, "ours"))
 	server, address := startTLS(t, f)
 	const password = "a/b?c#d@e:f%&+ g"
 	if err := server.Client.Do(context.Background(), "ACL", "SETUSER", "tierlimit", "reset", "on", ">"+password, "~*ratelimit:*",
