@@ -20,7 +20,6 @@ import (
 	"github.com/tierlimit/tierlimit/internal/controller"
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
-	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -83,8 +82,8 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 			return fmt.Errorf("setting up: %w", err)
 		}
 	}
-	log.Info("answering checks", "version", version(), "address", address.String(),
-		"defaultTier", o.defaultTier, "redis", limiter.Addresses(o.redisURL), "disabled", o.disabled)
+	log.Info("answering checks", "version", version(), "address", address.String())
+	go logInForce(ctx, o, &tiers, log)
 	go lookAtRedis(ctx, o, client, log)
 	return mgr.Start(ctx)
 }

@@ -50,8 +50,8 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 		group.Go(func() error { return server.Start(logr.NewContext(ctx, log)) })
 	}
 	group.Go(func() error { return source.Start(ctx) })
-	log.Info("answering checks", "version", version(), "address", address.String(),
-		"tiers", o.tiersDir, "defaultTier", o.defaultTier, "embeddedStore", o.redisURL == "", "disabled", o.disabled)
+	log.Info("answering checks", "version", version(), "address", address.String())
+	logInForce(ctx, o, &tiers, log)
 	return group.Wait()
 }
 

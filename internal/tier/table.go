@@ -18,8 +18,8 @@ type Table struct {
 }
 
 // Replace puts a new set of tiers in force, whole and at once, and returns what has changed since
-// the last time, ordered by name; that a kill switch has expired meanwhile is a change too. It also
-// makes the table ready, even if the set is empty. The caller must not change the tiers any more.
+// the last time, ordered by name; that a kill switch has expired meanwhile is a change too. The first
+// set is no change. It makes the table ready, even if it is empty. The caller must not change the tiers any more.
 // Only one goroutine may replace.
 func (t *Table) Replace(tiers []*Tier) []Change {
 	next := make(map[string]*Tier, len(tiers))
@@ -29,7 +29,7 @@ func (t *Table) Replace(tiers []*Tier) []Change {
 	before, then := t.tiers.Swap(&next), t.replaced
 	t.replaced = time.Now()
 	if before == nil {
-		before = new(map[string]*Tier)
+		return nil
 	}
 	return changes(*before, next, then, t.replaced)
 }

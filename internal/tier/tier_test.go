@@ -60,7 +60,8 @@ func TestReplaceReturnsChanges(t *testing.T) {
 		before, after []*Tier
 		want          []Change
 	}{
-		"Added":   {"ordered by name", nil, []*Tier{limits("pro", 60), limits("free", 5)}, []Change{{"free", "5 per 1m0s"}, {"pro", "60 per 1m0s"}}},
+		"First":   {"the line about the start tells", nil, []*Tier{limits("free", 5)}, nil},
+		"Added":   {"ordered by name", []*Tier{}, []*Tier{limits("pro", 60), limits("free", 5)}, []Change{{"free", "5 per 1m0s"}, {"pro", "60 per 1m0s"}}},
 		"Changed": {"another budget", []*Tier{limits("free", 5)}, []*Tier{limits("free", 6)}, []Change{{"free", "6 per 1m0s"}}},
 		"Engaged": {"it must be seen in the log", []*Tier{limits("free", 5)}, []*Tier{engaged}, []Change{{"free", "5 per 1m0s, KILL SWITCH ENGAGED: every request passes"}}},
 		"DryRun":  {"nobody is rejected any more", []*Tier{limits("free", 5)}, []*Tier{dry}, []Change{{"free", "5 per 1m0s, dry run"}}},
@@ -73,7 +74,9 @@ func TestReplaceReturnsChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var table Table
-			table.Replace(tc.before)
+			if tc.before != nil {
+				table.Replace(tc.before)
+			}
 			if diff := cmp.Diff(tc.want, table.Replace(tc.after)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

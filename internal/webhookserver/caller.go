@@ -55,6 +55,9 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 		}
 	}
 	a := h.apply(ctx, q, found{caller: caller, nobody: err, asked: asked, user: t, upstream: upstream})
+	if a.rejected() {
+		h.rejections.rejected(&a, caller)
+	}
 	if unknown && t != nil {
 		a.unknownTier = asked
 		h.Metrics.unknownTier()

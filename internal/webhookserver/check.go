@@ -65,6 +65,7 @@ type Handler struct {
 	full         trouble // Local fails
 	missing      trouble // there is no tier to apply
 	unidentified trouble // callers cannot be identified
+	rejections   *rejectionLog
 	now          func() time.Time
 }
 
@@ -96,7 +97,8 @@ func NewHandler(options Options) *Handler {
 		unidentified: trouble{log: options.Log, now: time.Now,
 			begins: "callers cannot be identified; their checks are answered with 503",
 			ends:   "callers are identified again"},
-		now: time.Now,
+		rejections: newRejectionLog(options.Log),
+		now:        time.Now,
 	}
 }
 
