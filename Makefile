@@ -12,6 +12,7 @@ OBJECT_DIR ?= api/v1alpha1
 CRD_DIR ?= config/crd/bases
 RBAC_DIR ?= config/rbac
 INGRESS_NGINX_DIR ?= config/ingress-nginx
+CHART_DIR ?= charts/tierlimit
 
 .PHONY: help
 help: ## Show the targets
@@ -35,10 +36,11 @@ image: ## Build the image IMAGE (default tierlimit:dev) with Docker
 
 .PHONY: test
 test: setup ## Install or build what the tests need, then run them all, with the race detector
-	export KUBEBUILDER_ASSETS TIERLIMIT_PROXIES TIERLIMIT_OPENAI_SDK
+	export KUBEBUILDER_ASSETS TIERLIMIT_PROXIES TIERLIMIT_OPENAI_SDK TIERLIMIT_HELM
 	KUBEBUILDER_ASSETS=$$(hack/setup-controlplane.sh)
 	TIERLIMIT_PROXIES=$$(hack/setup-proxies.sh)
 	TIERLIMIT_OPENAI_SDK=$$(hack/setup-openai.sh)
+	TIERLIMIT_HELM=$$(hack/setup-helm.sh)
 	go test -race -count=1 -timeout 20m ./...
 	go -C hack/bench test -race -count=1 ./...
 
@@ -80,13 +82,17 @@ bench-go: setup ## Run the benchmarks of the limiter, of identities, tiers and t
 	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/tier ./internal/tierfile ./internal/webhookserver
 
 .PHONY: generate
-generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC role and the recipes for ingress-nginx
+generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC role, the recipes for ingress-nginx and the chart's copies
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/... output:object:dir=$(OBJECT_DIR)
 	$(BIN)/controller-gen crd paths=./api/... output:crd:dir=$(CRD_DIR)
 	$(BIN)/controller-gen rbac:roleName=tierlimit paths="{./internal/...,./cmd/...}" output:rbac:dir=$(RBAC_DIR)
 	for recipe in configmap annotations; do
 		go run ./cmd/tierlimit ingress-nginx $$recipe >$(INGRESS_NGINX_DIR)/$$recipe.yaml
 	done
+	cp $(CRD_DIR)/*.yaml $(CHART_DIR)/crds/
+	cp $(RBAC_DIR)/role.yaml config/prometheus/prometheusrule.yaml config/prometheus/dashboard.json $(CHART_DIR)/files/
+	go run ./hack/valuesschema charts/tierlimit/values.yaml $(CRD_DIR)/tierlimit.dev_ratelimittiers.yaml >$(CHART_DIR)/values.schema.json
+	$(BIN)/helm-docs --chart-search-root charts/tierlimit --sort-values-order file --log-level warning --dry-run >$(CHART_DIR)/README.md
 
 .PHONY: setup
 setup: ## Install Debian packages that the tests need, if they are missing

@@ -1,0 +1,95 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefusals looks at what somebody is told who gives a wrong value.
+func TestRefusals(t *testing.T) {
+	const secret = "redis.existingSecret.name=tierlimit-redis"
+	for name, tc := range map[string]struct {
+		reason string
+		set    []string // beside an image
+		says   []string
+	}{
+		// By the schema.
+		"Misspelt":         {"it would have no effect, in silence", []string{secret, "replicaCount=3"}, []string{"additional properties 'replicaCount' not allowed"}},
+		"MisspeltBelow":    {"on every level", []string{"redis.existingsecret.name=a"}, []string{"'/redis'", "additional properties 'existingsecret' not allowed"}},
+		"MisspeltInTier":   {"a budget that is not there", []string{secret, "tiers.free.requests.perHour=1"}, []string{"'/tiers/free/requests'", "'perHour'"}},
+		"TextForNumber":    {"not a number", []string{secret, "replicas=two"}, []string{"'/replicas'", "got string, want", "integer"}},
+		"NoReplicas":       {"nobody would answer", []string{secret, "replicas=0"}, []string{"'/replicas'", "minimum: got 0, want 1"}},
+		"TextForYes":       {"yes is a text", []string{secret, "killSwitch.engaged=yes"}, []string{"'/killSwitch/engaged'", "got string, want boolean"}},
+		"Enumeration":      {"a list of what there is", []string{secret, "log.level=warn"}, []string{"'/log/level'", "'debug', 'info', 'error'"}},
+		"HeaderSet":        {"the same in a list", []string{secret, "responseHeaders={ratelimits}"}, []string{"'/responseHeaders/0'", "'x-ratelimit', 'ratelimit', 'retry-after-ms'"}},
+		"TierMode":         {"by the schema of the CustomResourceDefinition", []string{secret, "tiers.free.mode=Dry"}, []string{"'/tiers/free/mode'", "'Enforce', 'DryRun'"}},
+		"TierLimit":        {"the same for a number", []string{secret, "tiers.free.requests.perMinute=1000001"}, []string{"'/tiers/free/requests/perMinute'", "maximum: got 1.000001×10"}},
+		"TierWithout":      {"a tier without a budget", []string{secret, "tiers.team.mode=DryRun"}, []string{"'/tiers/team'", "missing property 'requests'"}},
+		"Root":             {"the Pod stays restricted", []string{secret, "podSecurityContext.runAsNonRoot=false"}, []string{"'/podSecurityContext/runAsNonRoot'", "must be true"}},
+		"UserRoot":         {"the same", []string{secret, "podSecurityContext.runAsUser=0"}, []string{"'/podSecurityContext/runAsUser'", "minimum: got 0, want 1"}},
+		"Writable":         {"the same", []string{secret, "securityContext.readOnlyRootFilesystem=false"}, []string{"'/securityContext/readOnlyRootFilesystem'", "must be true"}},
+		"Capability":       {"the same", []string{secret, "securityContext.capabilities.drop={NET_RAW}"}, []string{"'/securityContext/capabilities/drop'"}},
+		"SampleRatio":      {"it is a part", []string{secret, "tracing.sampleRatio=10"}, []string{"'/tracing/sampleRatio'", "maximum: got 10, want 1"}},
+		"ReasonTooLong":    {"an annotation is no novel", []string{secret, "killSwitch.engaged=true", "killSwitch.reason=" + strings.Repeat("x", 257)}, []string{"'/killSwitch/reason'", "maxLength: got 257, want 256"}},
+		"ResourcesSection": {"on the level of requests and limits", []string{secret, "resources.request.cpu=1"}, []string{"'/resources'", "'request'"}},
+
+		// By the template.
+		"NoImage":         {"there is no public image", []string{secret, "image.repository="}, []string{"image.repository is not set: build the image"}},
+		"Digest":          {"it would only show at the nodes", []string{secret, "image.digest=abc"}, []string{"image.digest is not a digest: write sha256:"}},
+		"NoRedis":         {"one is needed", nil, []string{"no Redis: set redis.existingSecret.name"}},
+		"TwoRedis":        {"only one can be used", []string{secret, "redis.url=redis://:SESAME@redis"}, []string{"redis.url and redis.existingSecret.name are set", "leave one"}},
+		"ThreeRedis":      {"the same with the one for trying out", []string{secret, "redis.trial.enabled=true"}, []string{"redis.existingSecret.name and redis.trial.enabled are set"}},
+		"NotRedis":        {"not a scheme of Redis; nothing of the URL is repeated", []string{"redis.url=http://:SESAME@redis"}, []string{"redis.url does not begin with redis://"}},
+		"TLSWithout":      {"files that nothing reads", []string{"redis.url=redis://:SESAME@redis", "redis.tls.existingSecret=tls"}, []string{"redis.tls.existingSecret has no effect"}},
+		"TLSFiles":        {"files that are not there", []string{"redis.url=rediss://:SESAME@redis?tls_ca_file=/etc/redis/ca.crt"}, []string{"set redis.tls.existingSecret"}},
+		"NoKey":           {"a Secret and no key", []string{secret, "redis.existingSecret.key="}, []string{"redis.existingSecret.key is empty"}},
+		"Timeout":         {"not a time", []string{secret, "redis.timeout=fast"}, []string{"redis.timeout is 'fast': use a whole number and ms, s or m, from 1ms to 1m"}},
+		"TimeoutTooLong":  {"the program would refuse it at its start", []string{secret, "redis.timeout=61s"}, []string{"redis.timeout is '61s'"}},
+		"DenyMemory":      {"the same", []string{secret, "denyMemory=2m"}, []string{"denyMemory is '2m'", "0ms to 1m"}},
+		"Quotes":          {"a quote in a value does not break the message", []string{secret, "denyMemory='"}, []string{"denyMemory is '''"}},
+		"KillSwitch":      {"somebody will ask why", []string{secret, "killSwitch.engaged=true"}, []string{"killSwitch.engaged needs killSwitch.reason"}},
+		"KillSwitchBlank": {"the same", []string{secret, "killSwitch.engaged=true", "killSwitch.reason= "}, []string{"killSwitch.engaged needs killSwitch.reason"}},
+		"BothScales":      {"the autoscaler chooses", []string{secret, "autoscaling.enabled=true", "replicas=3"}, []string{"replicas and autoscaling.enabled are set", "leave replicas out"}},
+		"Scale":           {"fewest above most", []string{secret, "autoscaling.enabled=true", "autoscaling.maxReplicas=1"}, []string{"autoscaling.maxReplicas is below"}},
+		"ScaleOfWhat":     {"a percentage of nothing", []string{secret, "autoscaling.enabled=true", "resources.requests.cpu=null"}, []string{"autoscaling.enabled needs resources.requests.cpu"}},
+		"Source":          {"a source that does not exist", []string{secret, "identity.sources={cookie:id}"}, []string{`"cookie:id" is no source: use address`}},
+		"SourceInjected":  {"a source cannot bring another", []string{secret, `identity.sources={address\,anonymous}`}, []string{`"address,anonymous" is no source`}},
+		"JWTWithoutKeys":  {"tokens could not be verified", []string{secret, "identity.sources={jwt}"}, []string{"set identity.jwt.jwksURL", "set identity.jwt.issuer", "set identity.jwt.audience"}},
+		"JWTUnused":       {"whoever sets it believes that tokens are verified", []string{secret, "identity.jwt.issuer=https://issuer.example"}, []string{"identity.jwt.issuer has no effect: add jwt to identity.sources"}},
+		"AuthUnused":      {"the same", []string{secret, "identity.authService.tierHeader=X-Plan"}, []string{"identity.authService.tierHeader has no effect"}},
+		"AuthNotReached":  {"every check would be answered with 503", []string{secret, "identity.authService.url=http://oauth2-proxy.auth/oauth2/auth"}, []string{"networkPolicy.authService.ports, for oauth2-proxy [4180]"}},
+		"AuthTimeout":     {"the program would refuse it", []string{secret, "identity.authService.timeout=11s"}, []string{"identity.authService.timeout is '11s'", "1ms to 10s"}},
+		"URLWithPassword": {"the header is the client's; nothing of the URL is repeated", []string{secret, "identity.authService.url=http://a:SESAME@auth", "networkPolicy.authService.ports={80}"}, []string{"identity.authService.url is not a URL"}},
+		"Account":         {"no right for the account default", []string{secret, "serviceAccount.create=false"}, []string{"name the service account that is there"}},
+		"Profile":         {"a profile without its file", []string{secret, "podSecurityContext.seccompProfile.type=Localhost"}, []string{"localhostProfile goes with type Localhost"}},
+		"MonitorOfWhat":   {"nothing to scrape", []string{secret, "metrics.enabled=false", "metrics.serviceMonitor.enabled=true"}, []string{"metrics.serviceMonitor.enabled needs metrics.enabled"}},
+		"ProfilesOfWhat":  {"served with the metrics", []string{secret, "metrics.enabled=false", "profiling.enabled=true"}, []string{"profiling.enabled needs metrics.enabled"}},
+		"BackendPort":     {"a port that is taken", []string{secret, "errorBackends[0].name=free", "errorBackends[0].port=8081", "errorBackends[0].parameters=tier=free"}, []string{"port 8081 is used by Tierlimit itself"}},
+		"BackendName":     {"a name that no Service can have", []string{secret, "errorBackends[0].name=Free", "errorBackends[0].port=8082", "errorBackends[0].parameters=tier=free"}, []string{"a name is part of the name of a Service"}},
+		"DefaultTier":     {"a name that no tier can have", []string{secret, "defaultTier=Free"}, []string{"defaultTier cannot be the name"}},
+		"AllAtOnce":       {"one look is enough", []string{"image.repository=", "killSwitch.engaged=true"}, []string{"image.repository is not set", "no Redis", "killSwitch.engaged needs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"template", release, chart, "--set", "image.repository=registry.example/tierlimit"}
+			for _, set := range tc.set {
+				args = append(args, "--set", set)
+			}
+			_, message, err := helm(t, "", args...)
+			if err == nil {
+				t.Fatalf("%s: %v is not refused", tc.reason, tc.set)
+			}
+			for _, says := range tc.says {
+				if !strings.Contains(message, says) {
+					t.Errorf("%s: %q is not in\n%s", tc.reason, says, message)
+				}
+			}
+			if strings.Contains(message, "SESAME") {
+				t.Errorf("the message repeats a password:\n%s", message)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// remains is what an uninstall leaves: the kind, so that no tier is lost.
+var remains = []string{"APIService//v1alpha1.tierlimit.dev", "CustomResourceDefinition//" + definition}
+
+// TestShapes installs each shape for real, and takes it away again.
+func TestShapes(t *testing.T) {
+	l := newLab(t)
+	for _, shape := range shapes {
+		t.Run(shape, func(t *testing.T) {
+			l := l.at(t)
+			l.forgetKind()
+			before := l.inventory()
+			l.helm("install", release, chart, "-f", valuesOf(shape))
+			l.helm("upgrade", release, chart, "-f", valuesOf(shape), "--dry-run=server")
+			l.admitPods()
+			t.Run("what is stored is what the chart says", func(t *testing.T) {
+				l := l.at(t)
+				l.pipe(l.helm("get", "manifest", release), "diff", "--server-side", "--field-manager=reader", "-f", "-")
+			})
+			switch shape {
+			case "existing-secret":
+				t.Run("rights", func(t *testing.T) { testRights(t, l) })
+			case "everything":
+				t.Run("metrics", func(t *testing.T) { testMetricsReader(t, l) })
+			}
+			l.helm("uninstall", release)
+			want := remains
+			if shape == "everything" { // which was told to keep the tiers
+				want = append(append([]string{}, remains...), "RateLimitTier//free", "RateLimitTier//gpt-4o", "RateLimitTier//pro", "RateLimitTier//trial")
+			}
+			if diff := cmp.Diff(want, l.added(before, l.inventory())); diff != "" {
+				t.Errorf("left behind: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// canI asks the API server what an account may do.
+func (l *lab) canI(account, ask, want string) {
+	l.t.Helper()
+	args := append([]string{"auth", "can-i", "--as=system:serviceaccount:" + account}, strings.Fields(ask)...)
+	output, _ := l.cluster.Kubectl(l.t, l.kubeconfig, "", args...) // "no" is exit code 1
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	if got := lines[len(lines)-1]; got != want { // warnings come before it
+		l.t.Errorf("%s: %s: got %q, want %q", account, ask, output, want)
+	}
+}
+
+// testRights looks at the rules, which are those of config, and that they are bound.
+func testRights(t *testing.T, l *lab) {
+	l = l.at(t)
+	for _, document := range strings.Split(strings.TrimPrefix(read(t, "..", "config", "rbac", "role.yaml"), "---\n"), "---\n") {
+		var role object
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		kind := role["kind"].(string)
+		var stored object
+		if err := yaml.Unmarshal([]byte(l.kubectl("-n", namespace, "get", kind, release, "-o", "yaml")), &stored); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(role["rules"], stored["rules"]); diff != "" {
+			t.Errorf("rules of the %s: -config +chart:\n%s", kind, diff)
+		}
+	}
+	account := namespace + ":" + release
+	for ask, want := range map[string]string{
+		"watch ratelimittiers.tierlimit.dev":                                     "yes",
+		"patch ratelimittiers.tierlimit.dev --subresource=status":                "yes",
+		"create events.events.k8s.io --namespace=default":                        "yes",
+		"create tokenreviews.authentication.k8s.io":                              "yes",
+		"create subjectaccessreviews.authorization.k8s.io":                       "yes",
+		"list endpointslices.discovery.k8s.io --namespace=" + namespace:          "yes",
+		"list endpointslices.discovery.k8s.io --namespace=default":               "no",
+		"patch ratelimittiers.tierlimit.dev":                                     "no",
+		"delete ratelimittiers.tierlimit.dev":                                    "no",
+		"get secrets --namespace=" + namespace:                                   "no",
+		"list configmaps --namespace=" + namespace:                               "no",
+		"list pods --namespace=" + namespace:                                     "no",
+		"get /metrics":                                                           "no",
+		"update endpointslices.discovery.k8s.io --namespace=" + namespace:        "no",
+		"update ratelimittiers.tierlimit.dev --subresource=status":               "no",
+		"create rolebindings.rbac.authorization.k8s.io --namespace=" + namespace: "no",
+	} {
+		l.canI(account, ask, want)
+	}
+}
+
+// testMetricsReader looks at who may read /metrics.
+func testMetricsReader(t *testing.T, l *lab) {
+	l = l.at(t)
+	l.canI("monitoring:prometheus", "get /metrics", "yes")
+	l.canI("monitoring:prometheus", "list ratelimittiers.tierlimit.dev", "no")
+	l.canI("monitoring:other", "get /metrics", "no")
+}

@@ -1,0 +1,47 @@
+{{/* The environment, as a YAML list. */}}
+{{- define "tierlimit.env" -}}
+- name: POD_NAMESPACE # of the Service
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: POD_NAME # which of the Service's endpoints a replica is itself
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: REDIS_URL
+{{- if .Values.redis.trial.enabled }}
+  value: redis://{{ include "tierlimit.fullname" . }}-trial-redis:6379
+{{- else }}
+  valueFrom:
+    secretKeyRef:
+      {{- if .Values.redis.url }}
+      name: {{ include "tierlimit.fullname" . }}-redis
+      key: url
+      {{- else }}
+      name: {{ .Values.redis.existingSecret.name }}
+      key: {{ .Values.redis.existingSecret.key }}
+      {{- end }}
+{{- end }}
+- name: RATE_LIMIT_DISABLED # the global kill switch
+  value: {{ .Values.killSwitch.engaged | quote }}
+{{- with .Values.identity.hashKey.existingSecret }}
+{{- if .name }}
+- name: IDENTITY_HASH_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .name }}
+      key: {{ .key }}
+{{- end }}
+{{- end }}
+{{- if .Values.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .Values.tracing.endpoint | quote }}
+- name: OTEL_TRACES_SAMPLER
+  value: parentbased_traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ .Values.tracing.sampleRatio | toString | quote }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

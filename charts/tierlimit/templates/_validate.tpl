@@ -1,0 +1,129 @@
+{{/* What a schema cannot say, or not so that it helps. All that is wrong is said at once. No message repeats a URL,
+which may hold a password. */}}
+{{- define "tierlimit.validate" -}}
+{{- $errors := list }}
+{{- range list "install" "redis" "scale" "identity" "network" }}
+{{- $errors = concat $errors (include (printf "tierlimit.validate.%s" .) $ | fromYamlArray) }}
+{{- end }}
+{{- if $errors }}
+{{- fail (printf "the values cannot be used:\n- %s" (join "\n- " $errors)) }}
+{{- end }}
+{{- end }}
+
+{{- define "tierlimit.validate.install" -}}
+{{- if not .Values.image.repository }}
+- 'image.repository is not set: build the image (make image IMAGE=registry.example/tierlimit:{{ .Chart.AppVersion }}), push it, and give its name without the tag'
+{{- end }}
+{{- if and .Values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .Values.image.digest)) }}
+- 'image.digest is not a digest: write sha256: and 64 hexadecimal digits, or use image.tag'
+{{- end }}
+{{- if and .Values.killSwitch.engaged (not (trim .Values.killSwitch.reason)) }}
+- 'killSwitch.engaged needs killSwitch.reason: say why limiting is off for everybody'
+{{- end }}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$" .Values.defaultTier) }}
+- 'defaultTier cannot be the name of a RateLimitTier: use up to 63 small letters, digits, "-" and "."'
+{{- end }}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+- 'serviceAccount.create is false: name the service account that is there, in serviceAccount.name'
+{{- end }}
+{{- with .Values.podSecurityContext.seccompProfile }}
+{{- if ne (eq .type "Localhost") (ne .localhostProfile "") }}
+- 'podSecurityContext.seccompProfile: localhostProfile goes with type Localhost, and only with that'
+{{- end }}
+{{- end }}
+{{- if not .Values.metrics.enabled }}
+{{- range $name, $on := dict "metrics.serviceMonitor.enabled" .Values.metrics.serviceMonitor.enabled "profiling.enabled" .Values.profiling.enabled }}
+{{- if $on }}
+- '{{ $name }} needs metrics.enabled: both are served on the port of the metrics'
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tierlimit.validate.redis" -}}
+{{- $redis := .Values.redis }}
+{{- $chosen := list }}
+{{- if $redis.url }}{{ $chosen = append $chosen "redis.url" }}{{ end }}
+{{- if $redis.existingSecret.name }}{{ $chosen = append $chosen "redis.existingSecret.name" }}{{ end }}
+{{- if $redis.trial.enabled }}{{ $chosen = append $chosen "redis.trial.enabled" }}{{ end }}
+{{- if not $chosen }}
+- 'no Redis: set redis.existingSecret.name to a Secret with the URL of yours, or redis.url; for trying out redis.trial.enabled=true'
+{{- else if gt (len $chosen) 1 }}
+- '{{ join " and " $chosen }} are set: only one Redis can be used, leave one of them'
+{{- end }}
+{{- if and $redis.existingSecret.name (not $redis.existingSecret.key) }}
+- 'redis.existingSecret.key is empty: name the key with the URL, usually url'
+{{- end }}
+{{- if and $redis.url (not (regexMatch "^(rediss?([+](sentinel|cluster))?|unix)://." $redis.url)) }}
+- 'redis.url does not begin with redis://, rediss://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or rediss+cluster:// (docs/redis.md)'
+{{- end }}
+{{- if and $redis.tls.existingSecret (or $redis.trial.enabled (and $redis.url (not (hasPrefix "rediss" $redis.url)))) }}
+- 'redis.tls.existingSecret has no effect: only a redis.url that begins with rediss uses TLS'
+{{- end }}
+{{- if and $redis.url (not $redis.tls.existingSecret) (contains (printf "_file=%s/" $redis.tls.mountPath) $redis.url) }}
+- 'redis.url names files in {{ $redis.tls.mountPath }}: set redis.tls.existingSecret to the Secret with them'
+{{- end }}
+{{- range list (list "redis.timeout" $redis.timeout 1 60000 "1ms to 1m") (list "denyMemory" .Values.denyMemory 0 60000 "0ms to 1m") (list "identity.authService.timeout" .Values.identity.authService.timeout 1 10000 "1ms to 10s") }}
+{{- $milliseconds := include "tierlimit.milliseconds" (index . 1) | atoi }}
+{{- if or (lt $milliseconds (index . 2)) (gt $milliseconds (index . 3)) }}
+- '{{ index . 0 }} is {{ index . 1 | squote | replace "'" "''" }}: use a whole number and ms, s or m, from {{ index . 4 }}'
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tierlimit.validate.scale" -}}
+{{- if .Values.autoscaling.enabled }}
+{{- if .Values.replicas }}
+- 'replicas and autoscaling.enabled are set: the autoscaler chooses the number, so leave replicas out and set autoscaling.minReplicas'
+{{- end }}
+{{- if lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas) }}
+- 'autoscaling.maxReplicas is below autoscaling.minReplicas: raise it'
+{{- end }}
+{{- if not (dig "requests" "cpu" "" .Values.resources) }}
+- 'autoscaling.enabled needs resources.requests.cpu: the target is a percentage of it'
+{{- end }}
+{{- end }}
+{{- range .Values.errorBackends }}
+{{- if has (int .port) (list 8080 8081 8443 9001) }}
+- 'errorBackends: port {{ .port }} is used by Tierlimit itself, take another'
+{{- end }}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .name) }}
+- 'errorBackends: a name is part of the name of a Service: use up to 8 small letters and digits'
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tierlimit.validate.identity" -}}
+{{- range .Values.identity.sources }}
+{{- if not (regexMatch "^(address|authorization|anonymous|jwt|(address|header|api-key|jwt):[!#$%&'*+.^_`|~0-9A-Za-z-]+|forwarded-for:[1-9][0-9]*)$" .) }}
+- 'identity.sources: {{ . | quote | replace "'" "''" }} is no source: use address, address:HEADER, forwarded-for:N, header:NAME, authorization, api-key:NAME, jwt, jwt:NAME or anonymous'
+{{- end }}
+{{- end }}
+{{- $usesJWT := include "tierlimit.usesJWT" . }}
+{{- range $field := list "jwksURL" "issuer" "audience" "userClaim" }}
+{{- if and $usesJWT (not (get $.Values.identity.jwt $field)) }}
+- 'identity.sources has jwt: set identity.jwt.{{ $field }}'
+{{- end }}
+{{- end }}
+{{- range $field := list "jwksURL" "issuer" "audience" "tenantClaim" "tierClaim" }}
+{{- if and (not $usesJWT) (get $.Values.identity.jwt $field) }}
+- 'identity.jwt.{{ $field }} has no effect: add jwt to identity.sources'
+{{- end }}
+{{- end }}
+{{- range $name, $url := dict "identity.jwt.jwksURL" .Values.identity.jwt.jwksURL "identity.authService.url" .Values.identity.authService.url "tracing.endpoint" .Values.tracing.endpoint }}
+{{- if and $url (not (regexMatch "^https?://[^/@]+(/.*)?$" $url)) }}
+- '{{ $name }} is not a URL: use http://host[:port]/path or https://, without a user'
+{{- end }}
+{{- end }}
+{{- range $field := list "tenantHeader" "tierHeader" }}
+{{- if and (not $.Values.identity.authService.url) (get $.Values.identity.authService $field) }}
+- 'identity.authService.{{ $field }} has no effect: set identity.authService.url'
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tierlimit.validate.network" -}}
+{{- if and .Values.networkPolicy.enabled .Values.identity.authService.url (not .Values.networkPolicy.authService.ports) }}
+- 'identity.authService.url: the NetworkPolicy would keep Tierlimit from it; list the ports of its Pods in networkPolicy.authService.ports, for oauth2-proxy [4180]'
+{{- end }}
+{{- end }}
