@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/tap"
 
 	"github.com/tierlimit/tierlimit/internal/identity"
 )
@@ -35,11 +36,21 @@ func (h *Handler) NewGRPCServer() *grpc.Server {
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(readTimeout),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.InTapHandle(boundCheck),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxConnectionIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
 	)
 	authv3.RegisterAuthorizationServer(server, extAuthz{handler: h})
 	return server
+}
+
+// boundCheck gives a check over gRPC an end, whatever part of it has come by then. What the caller
+// sets as its deadline may be none.
+func boundCheck(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	bounded, cancel := context.WithTimeout(ctx, WriteTimeout)
+	_ = cancel // the end of ctx, which comes with that of the check, stops the timer too
+	return bounded, nil
 }
 
 // Check answers one check. It returns no error: what Envoy does with one is not the tier's choice.
