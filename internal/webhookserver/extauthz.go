@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -31,26 +32,27 @@ type extAuthz struct {
 }
 
 // NewGRPCServer returns a server with this package's limits that answers checks over gRPC.
-func (h *Handler) NewGRPCServer() *grpc.Server {
+func (h *Handler) NewGRPCServer() *grpc.Server { return h.newGRPCServer(WriteTimeout) }
+
+// newGRPCServer returns a server that ends a check after some time, whatever part of it has come by
+// then. The deadline that the caller sets may be none.
+func (h *Handler) newGRPCServer(within time.Duration) *grpc.Server {
+	end := func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+		bounded, cancel := context.WithTimeout(ctx, within)
+		_ = cancel // the end of ctx, which comes with that of the check, stops the timer too
+		return bounded, nil
+	}
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(readTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.InTapHandle(boundCheck),
+		grpc.InTapHandle(end),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxConnectionIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
 	)
 	authv3.RegisterAuthorizationServer(server, extAuthz{handler: h})
 	return server
-}
-
-// boundCheck gives a check over gRPC an end, whatever part of it has come by then. What the caller
-// sets as its deadline may be none.
-func boundCheck(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	bounded, cancel := context.WithTimeout(ctx, WriteTimeout)
-	_ = cancel // the end of ctx, which comes with that of the check, stops the timer too
-	return bounded, nil
 }
 
 // Check answers one check. It returns no error: what Envoy does with one is not the tier's choice.
