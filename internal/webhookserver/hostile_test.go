@@ -174,12 +174,45 @@ func TestGRPCRefusesTooManyStreams(t *testing.T) {
 }
 
 func TestGRPCRefusesLargeHeaders(t *testing.T) {
-	c := connectGRPC(t, WriteTimeout)
-	go c.begin("x-a", strings.Repeat("a", maxHeaderBytes+1))
-	c.await("the refusal", func(f http2.Frame) bool {
-		_, goAway := f.(*http2.GoAwayFrame)
-		return goAway || ended(1)(f)
-	})
+	for name, tc := range map[string]struct {
+		reason   string
+		bytes    int
+		answered bool
+	}{
+		"Within": {"a proxy passes on what a client sends", maxHeaderBytes / 2, true},
+		"Beyond": {"more is an attack or a fault", maxHeaderBytes + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connectGRPC(t, WriteTimeout)
+			go func() {
+				c.begin("x-a", strings.Repeat("~", tc.bytes)) // Huffman coding does not shorten it
+				_ = c.WriteData(1, true, make([]byte, 5))     // an empty message
+			}()
+			if got := c.answered(1); got != tc.answered {
+				t.Errorf("answered: %v, but %s", got, tc.reason)
+			}
+		})
+	}
+}
+
+// answered returns whether a check is answered, and not refused or the connection closed.
+func (c grpcConnection) answered(stream uint32) bool {
+	c.t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		c.t.Fatal(err)
+	}
+	for {
+		frame, err := c.ReadFrame()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			c.t.Fatal("neither answered nor refused")
+		}
+		if err != nil || ended(stream)(frame) {
+			return false
+		}
+		if f, ok := frame.(*http2.MetaHeadersFrame); ok && f.StreamID == stream && f.StreamEnded() {
+			return true
+		}
+	}
 }
 
 // The caller's message does not come, and it has set no deadline.
