@@ -3,9 +3,15 @@ SHELL := bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 
+# What is stamped into the binary. Without git it is the version "dev" and nothing else.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+COMMIT_TIME ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+STAMPS = -X main.stamped=$(VERSION) $(if $(REVISION),-X main.stampedRevision=$(REVISION) -X main.stampedTime=$(COMMIT_TIME))
+
 BIN := $(CURDIR)/bin
 IMAGE ?= tierlimit:dev
+PLATFORMS ?= linux/amd64,linux/arm64
 
 # Where generated files go; verify-generated.sh puts them elsewhere to compare.
 OBJECT_DIR ?= api/v1alpha1
@@ -26,11 +32,16 @@ run: build ## Run local mode: the sample tiers and the embedded store; ARGS adds
 
 .PHONY: build
 build: ## Build the static binary bin/tierlimit
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$(VERSION)" -o $(BIN)/tierlimit ./cmd/tierlimit
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(STAMPS)" -o $(BIN)/tierlimit ./cmd/tierlimit
 
 .PHONY: image
-image: ## Build the image IMAGE (default tierlimit:dev) with Docker
-	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+image: ## Build the image for PLATFORMS into bin/image, without Docker; IMAGE names it in the archives for docker load
+	go -C hack/image run . build -root $(CURDIR) -out $(BIN)/image -name $(IMAGE) -platforms $(PLATFORMS) \
+		-version "$(VERSION)" -revision "$(REVISION)" -time "$(COMMIT_TIME)"
+
+.PHONY: image-push
+image-push: ## Push what `make image` has built to IMAGE, such as registry.example/tierlimit:v0.1.0
+	go -C hack/image run . push -from $(BIN)/image -to $(IMAGE)
 
 ##@ Develop
 
@@ -43,6 +54,7 @@ test: setup ## Install or build what the tests need, then run them all, with the
 	TIERLIMIT_HELM=$$(hack/setup-helm.sh)
 	go test -race -count=1 -timeout 20m ./...
 	go -C hack/bench test -race -count=1 ./...
+	go -C hack/image test -count=1 ./...
 
 # Short for a look before a commit; hours find more.
 FUZZTIME ?= 30s
@@ -57,16 +69,19 @@ fuzz: setup ## Run every fuzz test, one after the other, each for FUZZTIME (defa
 	done
 
 .PHONY: verify
-verify: tools ## Check that generated files are fresh, formatting, vet and lint
+verify: tools ## Check that generated files are fresh, formatting, vet, lint and known vulnerabilities
 	go mod tidy -diff
 	go -C hack/bench mod tidy -diff
+	go -C hack/image mod tidy -diff
 	hack/verify-generated.sh
 	unformatted=$$(gofmt -l .); [[ -z $$unformatted ]] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go -C hack/bench vet ./...
-	$(BIN)/golangci-lint-kube-api-linter run --allow-parallel-runners
-	cd hack/bench
-	$(BIN)/golangci-lint-kube-api-linter run --allow-parallel-runners
+	go -C hack/image vet ./...
+	for module in . hack/bench hack/image; do
+		(cd $$module && $(BIN)/golangci-lint-kube-api-linter run --allow-parallel-runners)
+	done
+	hack/vulncheck.sh
 
 .PHONY: lint
 lint: tools ## Run the linters and let them mend what they can

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tierlimit/tierlimit/api/v1alpha1"
@@ -46,12 +45,8 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		Logger: log,
 		// Longer than that of the servers, which are what there is to wait for.
 		GracefulShutdownTimeout: ptr.To(o.shutdownTimeout() + webhookserver.ShutdownMargin),
-		HealthProbeBindAddress:  off, // ours are the same in local mode
-		Metrics: metricsserver.Options{
-			BindAddress:    o.metricsAddress,
-			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
+		HealthProbeBindAddress:  off, // ours are the same in local mode, and have the same bounds
+		Metrics:                 metricsserver.Options{BindAddress: off},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
@@ -59,6 +54,9 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 	var tiers tier.Table
 	servers, address, err := newServers(ctx, o, &tiers, client, log)
 	if err != nil {
+		return err
+	}
+	if servers, err = withSecureMetrics(o, mgr, servers, log); err != nil {
 		return err
 	}
 	reconciler := &controller.Reconciler{

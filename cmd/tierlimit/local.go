@@ -6,16 +6,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/internal/tierfile"
@@ -53,17 +49,6 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 	log.Info("answering checks", "version", version(), "address", address.String())
 	logInForce(ctx, o, &tiers, log)
 	return group.Wait()
-}
-
-// withMetrics adds the server of /metrics unless it is off. In a cluster the manager has it.
-func withMetrics(o options, servers []manager.Runnable) ([]manager.Runnable, error) {
-	if o.metricsAddress == off {
-		return servers, nil
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
-	metrics, err := o.listen("metrics", "metrics-bind-address", o.metricsAddress, mux)
-	return append(servers, metrics), err
 }
 
 // localStore returns a client for the Redis that was asked for or else for the embedded store.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -39,18 +38,4 @@ type redisLogger struct{ log logr.Logger }
 // Printf implements the logger of go-redis.
 func (l redisLogger) Printf(_ context.Context, format string, args ...any) {
 	l.log.V(-int(slog.LevelDebug)).Info(strings.TrimSpace(fmt.Sprintf(format, args...)))
-}
-
-// stamped is the version, set by the linker: -X main.stamped=v1.2.3.
-var stamped string
-
-// version returns the version that this binary was built from.
-func version() string {
-	if stamped != "" {
-		return stamped
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
 }

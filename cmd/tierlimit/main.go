@@ -27,8 +27,13 @@ func main() {
 // run runs the program until ctx ends and returns its exit code: 0, 1 for an error, 2 for a wrong
 // command line. An error is one line on stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == commandIngressNginx {
-		return printIngressNginx(args[1:], stdout, stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case commandIngressNginx:
+			return printIngressNginx(args[1:], stdout, stderr)
+		case commandVersion:
+			return printVersion(args[1:], stdout, stderr)
+		}
 	}
 	o, err := parseOptions(args, getenv)
 	switch {

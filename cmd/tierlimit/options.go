@@ -44,6 +44,7 @@ type options struct {
 	bindAddress    string
 	healthAddress  string
 	metricsAddress string
+	profiles       bool // --pprof
 	defaultTier    string
 	kubeconfig     string
 	logLevel       string
@@ -77,6 +78,7 @@ func flags(o *options) *pflag.FlagSet {
 	fs.StringVar(&o.bindAddress, "bind-address", ":8080", "`address` of the check endpoint")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 switches them off")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "`address` of /metrics: HTTPS with the API server's authentication and authorization, plain HTTP in local mode; 0 switches it off")
+	fs.BoolVar(&o.profiles, "pprof", false, "serve Go's profiles, /debug/pprof, on the address of /metrics and as protected as those")
 	fs.StringVar(&o.grpcAddress, "ext-authz-bind-address", off, "`address` of the check over gRPC, for Envoy's ext_authz (envoy.service.auth.v3); 0 switches it off")
 	fs.StringArrayVar(&o.errorBackends, "error-backend", nil, "`ADDRESS?PARAMETERS` of an error backend for ingress-nginx without snippets, such as ':8082?tier=free'; once for each set of parameters")
 	fs.StringVar(&o.headerList, "rate-limit-headers", "x-ratelimit,ratelimit,retry-after-ms", "`sets` of headers that tell clients about their budget beside Retry-After; none for none")
@@ -105,6 +107,9 @@ Local mode, with RateLimitTiers from YAML files:
 Print the configuration of ingress-nginx that gives its clients a true 429:
   tierlimit ingress-nginx configmap|annotations
 
+Print what this program was built from:
+  tierlimit version [-o json]
+
 Flags:
 ` + fs.FlagUsagesWrapped(100) + `
 Environment:
@@ -126,7 +131,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		return o, nil
 	}
 	if fs.NArg() > 0 {
-		return options{}, errors.New("unexpected argument: there are flags and the command ingress-nginx; quote a value that contains a space")
+		return options{}, errors.New("unexpected argument: there are flags and the commands ingress-nginx and version; quote a value that contains a space")
 	}
 	if o.redisURL == "" {
 		o.redisURL = getenv(envRedisURL)
@@ -219,6 +224,9 @@ func (o options) validateAddresses() error {
 		if err := validateAddress(address.value, address.canBeOff); err != nil {
 			return fmt.Errorf("--%s is %q: %w", address.flag, address.value, err)
 		}
+	}
+	if o.profiles && o.metricsAddress == off {
+		return errors.New("--pprof has no effect with --metrics-bind-address 0: profiles are served on that address")
 	}
 	for _, backend := range o.errorBackends {
 		address, query, _ := strings.Cut(backend, "?")

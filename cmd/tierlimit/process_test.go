@@ -29,7 +29,12 @@ var binary string
 // cluster is the API server that the tests in this package share.
 var cluster *clustertest.Cluster
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(envVerifyRoot) != "" {
+		os.Exit(verifyRoot())
+	}
+	os.Exit(testMain(m))
+}
 
 func testMain(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard()) // of the test's own control plane
@@ -39,7 +44,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "tierlimit")
-	if output, err := exec.Command("go", "build", "-race", "-ldflags", "-X main.stamped=v0.0.0-test", "-o", binary, ".").CombinedOutput(); err != nil {
+	if output, err := exec.Command("go", "build", "-race", "-ldflags", "-X main.stamped=v0.0.0-test -X main.stampedRevision=0123abc -X main.stampedTime=2026-11-30T09:34:22Z", "-o", binary, ".").CombinedOutput(); err != nil {
 		fmt.Printf("building the binary: %v\n%s", err, output)
 		return 1
 	}

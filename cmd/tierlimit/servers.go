@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -93,7 +94,7 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 
 // listen returns a server for a handler, bound to the address that a flag gives.
 func (o options) listen(name, flag, address string, handler http.Handler) (*manager.Server, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	listener, err := listenOn(address)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
@@ -103,6 +104,16 @@ func (o options) listen(name, flag, address string, handler http.Handler) (*mana
 		Listener:        newRefusingListener(listener, o.ending.refused),
 		ShutdownTimeout: ptr.To(o.shutdownTimeout()),
 	}, nil
+}
+
+// listenOn returns a listener that takes no more connections at a time than there is memory for.
+// Those beyond wait in the kernel's queue until another ends.
+func listenOn(address string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return netutil.LimitListener(listener, webhookserver.MaxConnections), nil
 }
 
 // shutdownTimeout is the longest that checks in flight may take when the process ends.
@@ -120,7 +131,7 @@ type grpcServer struct {
 
 // listenGRPC returns the server of checks over gRPC, bound to its address.
 func (o options) listenGRPC(handler *webhookserver.Handler, log logr.Logger) (*grpcServer, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.grpcAddress)
+	listener, err := listenOn(o.grpcAddress)
 	if err != nil {
 		return nil, fmt.Errorf("--ext-authz-bind-address: %w", err)
 	}

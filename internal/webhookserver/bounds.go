@@ -40,17 +40,25 @@ const (
 	// maxConnectionIdle is when an idle gRPC connection is closed; Envoy opens another.
 	maxConnectionIdle = 15 * time.Minute
 
+	// maxStreams is how many checks at a time one gRPC connection may carry; Envoy opens another for
+	// more.
+	maxStreams = 1024
+
 	// minPingInterval is how often at the most Envoy may ask whether a gRPC connection is alive.
 	minPingInterval = 5 * time.Second
 
-	// writeTimeout bounds an answer from the end of the request's headers on: the longest that a
-	// check can be made to wait for whoever identifies the caller and for Redis, and time to send a
-	// few hundred bytes.
-	writeTimeout = identity.MaxTimeout + limiter.MaxTimeout + 5*time.Second
+	// WriteTimeout bounds an answer from the end of the request's headers on, and a check over gRPC:
+	// the longest that a check can be made to wait for whoever identifies the caller and for Redis,
+	// and time to send a few hundred bytes.
+	WriteTimeout = identity.MaxTimeout + limiter.MaxTimeout + 5*time.Second
 
 	// idleTimeout is longer than the 60 seconds for which proxies usually keep an idle connection,
 	// so that it is the proxy that closes it and no request meets a closing connection.
 	idleTimeout = 2 * time.Minute
+
+	// MaxConnections is how many connections each server takes at a time. An idle one takes about
+	// 20 KiB, so that these fit into the memory limit of the Deployment. Proxies keep hundreds.
+	MaxConnections = 4096
 
 	// DrainTime is how long checks go on being answered after a signal to stop, while callers are
 	// asked to use another connection.
@@ -73,7 +81,7 @@ func NewHTTPServer(handler http.Handler) *http.Server {
 		MaxHeaderBytes:               maxHeaderBytes,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
+		WriteTimeout:                 WriteTimeout,
 		IdleTimeout:                  idleTimeout,
 	}
 }

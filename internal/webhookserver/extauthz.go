@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/tap"
 
 	"github.com/tierlimit/tierlimit/internal/identity"
 )
@@ -30,11 +32,22 @@ type extAuthz struct {
 }
 
 // NewGRPCServer returns a server with this package's limits that answers checks over gRPC.
-func (h *Handler) NewGRPCServer() *grpc.Server {
+func (h *Handler) NewGRPCServer() *grpc.Server { return h.newGRPCServer(WriteTimeout) }
+
+// newGRPCServer returns a server that ends a check after some time, whatever part of it has come by
+// then. The deadline that the caller sets may be none.
+func (h *Handler) newGRPCServer(within time.Duration) *grpc.Server {
+	end := func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+		bounded, cancel := context.WithTimeout(ctx, within)
+		_ = cancel // the end of ctx, which comes with that of the check, stops the timer too
+		return bounded, nil
+	}
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(readTimeout),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.InTapHandle(end),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxConnectionIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
 	)

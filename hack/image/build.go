@@ -1,0 +1,146 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// source is what the image is built from.
+type source struct {
+	root       string // folder with go.mod
+	version    string // "v0.1.0"
+	revision   string // the commit; "" if it is not known
+	commitTime string // RFC 3339; "" if it is not known
+	created    time.Time
+}
+
+// layoutDir is the OCI image layout in the folder of the image.
+const layoutDir = "oci"
+
+// build puts into a folder: the image for all platforms as an OCI image layout, with a software bill
+// of materials for each that refers to it; for each platform an archive for docker load; and the
+// bills of materials as files.
+func build(ctx context.Context, s source, platforms []*v1.Platform, out, tag string, stdout io.Writer) error {
+	reference, err := name.NewTag(tag)
+	if err != nil {
+		return fmt.Errorf("-name: %w", err)
+	}
+	target := filepath.Join(out, layoutDir)
+	if err := os.RemoveAll(target); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	path, err := layout.Write(target, empty.Index)
+	if err != nil {
+		return err
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var bills []v1.Image
+	for _, platform := range platforms {
+		file := filepath.Join(out, "tierlimit-"+platform.OS+"-"+platform.Architecture)
+		if err := compile(ctx, s, platform, file); err != nil {
+			return err
+		}
+		image, err := imageOf(s, platform, file)
+		if err != nil {
+			return err
+		}
+		bill, err := billOfMaterials(s, platform, file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file+".spdx.json", bill, 0o644); err != nil {
+			return err
+		}
+		attached, err := attach(bill, image)
+		if err != nil {
+			return err
+		}
+		bills = append(bills, attached)
+		if err := tarball.WriteToFile(file+".tar", reference, image); err != nil {
+			return err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		if err := report(stdout, platform, file, image); err != nil {
+			return err
+		}
+	}
+	index = mutate.Annotations(index, s.labels()).(v1.ImageIndex)
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": reference.TagStr()})); err != nil {
+		return err
+	}
+	for _, bill := range bills {
+		if err := path.AppendImage(bill); err != nil {
+			return err
+		}
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s: %s\n", target, digest)
+	return os.WriteFile(filepath.Join(out, "digest"), []byte(digest.String()+"\n"), 0o644)
+}
+
+// compile makes the static binary. The same sources and the same Go make the same bytes, in
+// whichever folder they are and whatever the environment says.
+func compile(ctx context.Context, s source, platform *v1.Platform, file string) error {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	ldflags := "-s -w -X main.stamped=" + s.version
+	if s.revision != "" {
+		ldflags += " -X main.stampedRevision=" + s.revision + " -X main.stampedTime=" + s.commitTime
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", absolute, "./cmd/tierlimit")
+	cmd.Dir = s.root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
+		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building for %s: %w\n%s", platform, err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// report says how large an image is.
+func report(stdout io.Writer, platform *v1.Platform, file string, image v1.Image) error {
+	binary, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		return err
+	}
+	compressed, err := layers[0].Size()
+	if err != nil {
+		return err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	const mega = 1e6
+	fmt.Fprintf(stdout, "%s: binary %.1f MB, compressed %.1f MB, %s\n", platform, float64(binary.Size())/mega, float64(compressed)/mega, digest)
+	return nil
+}
