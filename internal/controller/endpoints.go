@@ -91,10 +91,20 @@ func keyOf(e *discoveryv1.Endpoint) string {
 	return ""
 }
 
-// isSelf returns whether an endpoint is this process: by the name of its Pod, or by an address of this
-// machine, for an endpoint without a Pod or a Pod whose host name is another.
-func (e *endpoint) isSelf(pod string, local map[string]bool) bool {
-	return e.pod != "" && e.pod == pod || slices.ContainsFunc(e.addresses, func(address string) bool { return local[address] })
+// selfOf returns a function that says which endpoint is this process: that of its Pod. If there is none
+// of this name, one of this machine's addresses tells, for endpoints without Pods and Pods that have
+// another host name.
+func selfOf(endpoints []endpoint, pod string) func(*endpoint) bool {
+	byName := func(e *endpoint) bool { return e.pod != "" && e.pod == pod }
+	for i := range endpoints {
+		if byName(&endpoints[i]) {
+			return byName
+		}
+	}
+	local := localAddresses()
+	return func(e *endpoint) bool {
+		return slices.ContainsFunc(e.addresses, func(address string) bool { return local[address] })
+	}
 }
 
 // localAddresses returns the addresses of this machine.

@@ -45,7 +45,8 @@ type lastReport struct {
 	// behindSince is since when some replica has lagged behind; the zero time if none does.
 	behindSince time.Time
 
-	// trueOf is the resource version of which status was found to be what it should be; "" if none was.
+	// trueOf is the resource version of which status was found to be what it should be, of a generation
+	// that is in force everywhere; "" if none was.
 	trueOf string
 	// killed is whether a kill switch was engaged then, and seen what there was to see of the replicas.
 	killed bool
@@ -75,9 +76,12 @@ func (l *lastReport) noteProgress(p *progress, now time.Time) {
 }
 
 // found notes that a status is as it should be.
-func (l *lastReport) found(version string, o outcome, status v1alpha1.RateLimitTierStatus, seen summary, now time.Time) {
+func (l *lastReport) found(version string, o outcome, status v1alpha1.RateLimitTierStatus, p *progress, seen summary, now time.Time) {
 	l.status, l.overwritten, l.base = status, time.Time{}, ""
-	l.trueOf, l.killed, l.seen = version, o.engagedAt(now), seen
+	l.trueOf, l.killed, l.seen = "", o.engagedAt(now), seen
+	if p.everywhere() {
+		l.trueOf = version
+	}
 	if isReady(status) {
 		l.announced = l.generation
 	}

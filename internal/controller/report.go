@@ -171,7 +171,7 @@ func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTi
 		l.overwritten, l.patience = time.Time{}, firstPatience
 	}
 	if equality.Semantic.DeepEqual(object.Status, status) {
-		l.found(object.ResourceVersion, o, status, seen, now)
+		l.found(object.ResourceVersion, o, status, &p, seen, now)
 		return 0, nil
 	}
 	if wait := r.postpone(object, &status, l, v, now, news); wait > 0 {
@@ -184,7 +184,7 @@ func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTi
 	l.status, l.written = status, now
 	if version == object.ResourceVersion {
 		// Nothing was stored: the CustomResourceDefinition is an older one, without some field.
-		l.found(version, o, status, seen, now)
+		l.found(version, o, status, &p, seen, now)
 		return 0, nil
 	}
 	l.base = object.ResourceVersion

@@ -58,13 +58,13 @@ type other struct {
 // setEndpoints takes in who the replicas are.
 func (d *Discovery) setEndpoints(endpoints []endpoint) {
 	r := &d.roll
-	local := localAddresses()
+	isSelf := selfOf(endpoints, d.Pod)
 	ready, first := 0, true
 	reports := false
 	for i := range endpoints {
 		if e := &endpoints[i]; !e.stopping {
 			if first {
-				reports, first = e.isSelf(d.Pod, local), false
+				reports, first = isSelf(e), false
 			}
 			ready++
 		}
@@ -81,7 +81,7 @@ func (d *Discovery) setEndpoints(endpoints []endpoint) {
 	}
 	wanted := map[string]*endpoint{}
 	for i := range endpoints {
-		if e := &endpoints[i]; reports && !e.isSelf(d.Pod, local) {
+		if e := &endpoints[i]; reports && !isSelf(e) {
 			wanted[e.key] = e
 		}
 	}
