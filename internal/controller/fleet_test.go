@@ -19,6 +19,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +35,13 @@ import (
 // for documentation, because the API server refuses those of the loopback interface, and dialled to
 // where they listen.
 type fleet struct {
-	t      *testing.T
-	client client.Client // of endpoints
-	slice  *discoveryv1.EndpointSlice
+	t        *testing.T
+	client   client.Client // of endpoints
+	slice    *discoveryv1.EndpointSlice
+	config   *rest.Config // of Discovery
+	port     string
+	patience time.Duration
+
 	mu     sync.Mutex
 	dialed map[string]string // "198.51.100.1:8081" to where that listens
 	writes atomic.Int64      // of status, tried
@@ -55,7 +60,7 @@ type member struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, client: slicesClient(t), dialed: map[string]string{}}
+	f := &fleet{t: t, client: slicesClient(t), config: restConfig(), port: "8081", dialed: map[string]string{}}
 	f.slice = createSlice(t, f.client, "default", "fleet-1", "fleet")
 	t.Cleanup(func() { deleteAll(t) })
 	return f
@@ -87,8 +92,8 @@ func (f *fleet) start(name string, disabled bool) *member {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	discovery := &Discovery{Config: restConfig(), Namespace: "default", Service: "fleet", Pod: name, Port: "8081",
-		Replicas: new(atomic.Int64), Log: logr.Discard(), dial: f.dial}
+	discovery := &Discovery{Config: f.config, Namespace: "default", Service: "fleet", Pod: name, Port: f.port,
+		Replicas: new(atomic.Int64), Log: logr.Discard(), dial: f.dial, patience: f.patience}
 	reconciler := &Reconciler{
 		Client:           f.counting(m, mgr.GetClient()),
 		Recorder:         mgr.GetEventRecorder("fleet"),
