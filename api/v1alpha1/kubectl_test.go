@@ -31,8 +31,8 @@ spec:
     reason: Redis migration
 `
 
-const readyPatch = `{"status":{"observedGeneration":1,"conditions":[
-{"type":"Ready","status":"True","reason":"InForce","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"},
+const readyPatch = `{"status":{"observedGeneration":1,"replicas":3,"updatedReplicas":2,"conditions":[
+{"type":"Ready","status":"False","reason":"RollingOut","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"},
 {"type":"Enforcing","status":"False","reason":"KillSwitchEngaged","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
 
 func TestColumns(t *testing.T) {
@@ -53,8 +53,8 @@ func TestColumns(t *testing.T) {
 		"Default": {
 			reason: "what somebody looks for first",
 			args:   []string{"get", "rlt"},
-			header: "NAME PER MINUTE PER DAY MODE KILL SWITCH ENFORCING READY AGE",
-			row:    []string{"columns", "5", "100", "DryRun", "true", "KillSwitchEngaged", "True"},
+			header: "NAME PER MINUTE PER DAY MODE KILL SWITCH ENFORCING READY UP TO DATE REPLICAS AGE",
+			row:    []string{"columns", "5", "100", "DryRun", "true", "KillSwitchEngaged", "False", "2", "3"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,8 @@ import (
 // +kubebuilder:printcolumn:name="Kill Switch",type=boolean,JSONPath=`.spec.killSwitch.engaged`
 // +kubebuilder:printcolumn:name="Enforcing",type=string,JSONPath=`.status.conditions[?(@.type=="Enforcing")].reason`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Up To Date",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.metadata.name) || self.metadata.name.size() <= 63",message="a tier's name may have at most 63 characters, because it is a label of every metric: choose a shorter metadata.name"
 type RateLimitTier struct {
@@ -163,9 +165,9 @@ type KillSwitch struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type RateLimitTierStatus struct {
-	// conditions are Ready (the spec is in force) and Enforcing (requests
-	// over the budget are rejected; False, with the reason, while they are
-	// not).
+	// conditions are Ready (every replica answers checks by the spec) and
+	// Enforcing (requests over the budget are rejected; False, with the
+	// reason, while they are not).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -176,6 +178,19 @@ type RateLimitTierStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of replicas of Tierlimit that are ready, 1 or
+	// more. It follows a change of that number alone within some seconds.
+	// Absent means that it is not known.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// updatedReplicas is how many of them answer checks by the spec of
+	// observedGeneration, 0 to replicas. Absent means that it is not known.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	UpdatedReplicas *int32 `json:"updatedReplicas,omitempty"`
 }
 
 // RateLimitTierList is a list of RateLimitTiers.

@@ -59,20 +59,21 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 	if servers, err = withSecureMetrics(o, mgr, servers, log); err != nil {
 		return err
 	}
+	discovery, err := newDiscovery(o, mgr.GetConfig(), log)
+	if err != nil {
+		return err
+	}
 	reconciler := &controller.Reconciler{
 		Client:           mgr.GetClient(),
 		Recorder:         mgr.GetEventRecorder("tierlimit"),
 		Table:            &tiers,
 		GloballyDisabled: o.disabled,
+		Discovery:        discovery,
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
-	if o.service != "" {
-		discovery, err := newDiscovery(o, mgr.GetConfig(), log)
-		if err != nil {
-			return err
-		}
+	if discovery != nil {
 		servers = append(servers, discovery)
 	}
 	for _, server := range servers {

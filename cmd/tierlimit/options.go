@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,6 +28,8 @@ const (
 	envHashKey  = "IDENTITY_HASH_KEY"
 	// envNamespace is set by the Deployment from the Pod's own metadata.
 	envNamespace = "POD_NAMESPACE"
+	// envPod is this replica's Pod. Without it the host name is, which is the same unless the Pod has another.
+	envPod = "POD_NAME"
 )
 
 // off is the bind address of a server that is not wanted.
@@ -57,6 +60,7 @@ type options struct {
 	firstReplicas  int64
 	service        string
 	namespace      string // of the service; "" if it is not known
+	pod            string // name of this replica's Pod
 	version        bool
 	disabled       bool          // RATE_LIMIT_DISABLED
 	ending         ending        // set while it runs
@@ -116,6 +120,7 @@ Environment:
   ` + envRedisURL + `             the same as --redis-url, which goes first
   ` + envHashKey + `     secret that keys the hashes of credentials, the same on every replica
   ` + envNamespace + `         namespace of --service
+  ` + envPod + `              name of this Pod among the endpoints of --service; else the host name
   ` + envDisabled + `   true lets every request of every tier pass (kill switch); Redis is not asked
 `
 }
@@ -138,6 +143,9 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	}
 	o.identity.hashKey = getenv(envHashKey)
 	o.namespace = getenv(envNamespace)
+	if o.pod = getenv(envPod); o.pod == "" {
+		o.pod, _ = os.Hostname() // without a name the addresses of this machine tell
+	}
 	o.replicas = new(atomic.Int64)
 	o.replicas.Store(o.firstReplicas)
 	if value := getenv(envDisabled); value != "" {

@@ -89,7 +89,7 @@ func launch(t testing.TB, env []string, args ...string) *process {
 	}, args...)...)
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if name != envRedisURL && name != envDisabled && name != envHashKey && name != envNamespace && name != "KUBECONFIG" {
+		if name != envRedisURL && name != envDisabled && name != envHashKey && name != envNamespace && name != envPod && name != "KUBECONFIG" {
 			p.cmd.Env = append(p.cmd.Env, variable)
 		}
 	}
@@ -143,6 +143,18 @@ func (p *process) ask(query string) reply {
 func (p *process) get(url string) reply {
 	p.t.Helper()
 	response, err := http.Get(url)
+	return p.read(response, err)
+}
+
+// post sends JSON.
+func (p *process) post(url, body string) reply {
+	p.t.Helper()
+	response, err := http.Post(url, "application/json", strings.NewReader(body))
+	return p.read(response, err)
+}
+
+func (p *process) read(response *http.Response, err error) reply {
+	p.t.Helper()
 	if err != nil {
 		p.t.Fatalf("%v\n%s", err, p.log)
 	}

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -39,8 +40,11 @@ func (o options) validateReplicas(fs *pflag.FlagSet) error {
 // namespaceFile is where a Pod finds the namespace of its service account.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// newDiscovery returns what counts the replicas behind --service.
+// newDiscovery returns what knows the replicas behind --service, or nil without it.
 func newDiscovery(o options, config *rest.Config, log logr.Logger) (*controller.Discovery, error) {
+	if o.service == "" {
+		return nil, nil
+	}
 	namespace := o.namespace
 	if namespace == "" {
 		content, err := os.ReadFile(namespaceFile)
@@ -50,5 +54,14 @@ func newDiscovery(o options, config *rest.Config, log logr.Logger) (*controller.
 		namespace = strings.TrimSpace(string(content))
 	}
 	return &controller.Discovery{Config: config, Namespace: namespace, Service: o.service,
-		Replicas: o.replicas, Log: log.WithName("discovery")}, nil
+		Pod: o.pod, Port: o.healthPort(), Replicas: o.replicas, Log: log.WithName("discovery")}, nil
+}
+
+// healthPort returns the port of the probes, at which replicas ask each other; "" if there is none.
+func (o options) healthPort() string {
+	_, port, err := net.SplitHostPort(o.healthAddress)
+	if err != nil || port == "0" { // off, or any that is free
+		return ""
+	}
+	return port
 }

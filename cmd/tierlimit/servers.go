@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tierlimit/tierlimit/internal/controller"
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
@@ -37,7 +38,7 @@ func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.
 	}
 	servers := []manager.Runnable{check}
 	if o.healthAddress != off {
-		probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, probes(tiers))
+		probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, o.probes(tiers))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -159,8 +160,9 @@ func (s *grpcServer) Start(ctx context.Context) error {
 }
 
 // probes answers /healthz and /readyz. Readiness does not depend on Redis: when Redis is away each
-// tier's failurePolicy decides, and the ingress must not lose every replica at once.
-func probes(tiers *tier.Table) http.Handler {
+// tier's failurePolicy decides, and the ingress must not lose every replica at once. In a cluster the
+// replica that reports asks the others there what they have loaded.
+func (o options) probes(tiers *tier.Table) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -170,6 +172,9 @@ func probes(tiers *tier.Table) http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	if !o.local() {
+		mux.Handle(controller.LoadedPath, controller.LoadedHandler(tiers, o.disabled))
+	}
 	return mux
 }
 

@@ -22,7 +22,7 @@ func Compile(object *v1alpha1.RateLimitTier) (*tier.Tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled := &tier.Tier{Name: object.Name, Limits: limits}
+	compiled := &tier.Tier{Name: object.Name, UID: string(object.UID), Generation: object.Generation, Limits: limits}
 	switch spec.Mode {
 	case v1alpha1.ModeEnforce, "":
 	case v1alpha1.ModeDryRun:

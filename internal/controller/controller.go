@@ -33,7 +33,7 @@ import (
 const name = "tierlimit"
 
 // Reconciler fills a tier table from the RateLimitTiers of the cluster. It runs on every replica,
-// without a leader: each needs the table, and a status is written by whoever is first.
+// without a leader: each needs the table. Status is written by the one that reports.
 type Reconciler struct {
 	// Client reads RateLimitTiers from a cache and patches their status.
 	Client client.Client
@@ -43,20 +43,25 @@ type Reconciler struct {
 	Table *tier.Table
 	// GloballyDisabled says that RATE_LIMIT_DISABLED is set in this process.
 	GloballyDisabled bool
+	// Discovery knows the other replicas. Without it this one reports, and takes itself for the only one.
+	Discovery *Discovery
 
-	now      func() time.Time
-	reported map[types.UID]lastReport
+	now       func() time.Time
+	reported  map[types.UID]*lastReport
+	term      uint64 // of the view by which was reported last
+	numbers   uint64 // the largest that a generation was given
+	minorLeft int    // how many more minor changes may be written this time
 }
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.now = time.Now
-	r.reported = map[types.UID]lastReport{}
+	r.reported = map[types.UID]*lastReport{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		Watches(&v1alpha1.RateLimitTier{}, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{theTable} })).
-		WatchesRawSource(source.Func(fillOnce)).
+		WatchesRawSource(source.Func(r.fill)).
 		WithOptions(controller.Options{
 			NeedLeaderElection: ptr.To(false),
 			// A burst of events is one item in the queue; retries after an error never wait long.
@@ -69,8 +74,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // all of them, so that creations, deletions, bursts and missed events are one case.
 var theTable = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 
-// fillOnce asks for the table at the start: in an empty cluster no event would.
-func fillOnce(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// fill asks for the table at the start, since in an empty cluster no event would, and whenever there is
+// news of other replicas.
+func (r *Reconciler) fill(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	if r.Discovery != nil {
+		r.Discovery.onChange(func() { queue.Add(theTable) })
+	}
 	queue.Add(theTable)
 	return nil
 }

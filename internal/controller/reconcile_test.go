@@ -33,7 +33,7 @@ func newDirect(c client.Client, disabled bool) *direct {
 		Table:            &tier.Table{},
 		GloballyDisabled: disabled,
 		now:              func() time.Time { return d.clock },
-		reported:         map[types.UID]lastReport{},
+		reported:         map[types.UID]*lastReport{},
 	}
 	return d
 }

@@ -11,10 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -29,156 +27,117 @@ const (
 	reportBudget = 100 * time.Millisecond
 	// patchTimeout bounds one write of a status.
 	patchTimeout = 2 * time.Second
-	// firstPatience is how long a status by which another replica has overwritten this one's is
-	// left standing.
-	firstPatience = time.Minute
 )
 
-// lastReport is the status that this replica wrote last for a tier, or found to be true.
-type lastReport struct {
-	status v1alpha1.RateLimitTierStatus
-	// trueOf is the resource version of which status was found to be what it should be; "" if none was.
-	trueOf string
-	// killed is whether a kill switch was engaged then.
-	killed bool
-	// overwritten is since when another replica says something else; the zero time if none does.
-	overwritten time.Time
-	// patience is how long that is left standing.
-	patience time.Duration
-}
-
-// report writes the status of every tier where it is not true, and asks to be called again when
-// the next kill switch expires.
+// report writes the status of every tier where it is not true, if this replica is the one that does,
+// and asks to be called again when there is more to report or the next kill switch expires.
 func (r *Reconciler) report(ctx context.Context, objects []v1alpha1.RateLimitTier, outcomes []outcome) (reconcile.Result, error) {
-	var errs []error
-	next := time.Duration(0)
-	soonest := func(delay time.Duration) {
-		if next == 0 || delay < next {
-			next = delay
+	now := r.now()
+	next := soonest{}
+	for i := range outcomes {
+		if o := outcomes[i]; o.inForce != nil {
+			if at := o.inForce.KillSwitch.NextExpiry(now); !at.IsZero() {
+				next.after(at.Sub(now))
+			}
 		}
 	}
-	now := r.now()
+	v := r.look()
+	if !v.reports {
+		clear(r.reported)
+		return reconcile.Result{RequeueAfter: next.delay}, nil
+	}
+	reports := r.track(&v, objects, outcomes)
+	r.minorLeft = minorsAtOnce
+	var errs []error
 	for i := range objects {
 		if r.now().Sub(now) > reportBudget {
-			soonest(time.Millisecond)
+			next.after(time.Millisecond)
 			break
 		}
-		wait, err := r.reportOne(ctx, &objects[i], outcomes[i], now)
+		wait, err := r.reportOne(ctx, &objects[i], outcomes[i], reports[i], &v, now)
 		switch {
 		case ctx.Err() != nil: // the process ends, which is no error
 			return reconcile.Result{}, nil
 		case err == nil:
-			if wait > 0 {
-				soonest(wait)
-			}
+			next.after(wait)
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			soonest(retryDelay)
+			next.after(retryDelay)
 		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 			// The API server cannot be reached, and would not be for the others.
 			return reconcile.Result{}, fmt.Errorf("writing the status of RateLimitTier %q: %w", objects[i].Name, err)
 		default:
 			errs = append(errs, fmt.Errorf("writing the status of RateLimitTier %q: %w", objects[i].Name, err))
 		}
-		if o := outcomes[i]; o.inForce != nil {
-			if at := o.inForce.KillSwitch.NextExpiry(now); !at.IsZero() {
-				soonest(at.Sub(now))
-			}
+	}
+	return reconcile.Result{RequeueAfter: next.delay}, errors.Join(errs...)
+}
+
+// soonest is the shortest of some delays; 0 if there is none.
+type soonest struct{ delay time.Duration }
+
+func (s *soonest) after(delay time.Duration) {
+	if delay > 0 && (s.delay == 0 || delay < s.delay) {
+		s.delay = delay
+	}
+}
+
+// look returns what is known of all replicas.
+func (r *Reconciler) look() view {
+	v := alone()
+	if r.Discovery != nil {
+		v = r.Discovery.view()
+	}
+	v.countDisabled(r.GloballyDisabled)
+	return v
+}
+
+// track returns what was reported of each tier, gives each new generation a number, and has the other
+// replicas asked for them.
+func (r *Reconciler) track(v *view, objects []v1alpha1.RateLimitTier, outcomes []outcome) []*lastReport {
+	if v.term != r.term { // others may have written since
+		clear(r.reported)
+		r.term = v.term
+	}
+	changed := false
+	reports := make([]*lastReport, len(objects))
+	for i := range objects {
+		l := r.reported[objects[i].UID]
+		if l == nil {
+			l = &lastReport{patience: firstPatience}
+			r.reported[objects[i].UID] = l
 		}
-	}
-	r.forget(objects)
-	return reconcile.Result{RequeueAfter: next}, errors.Join(errs...)
-}
-
-// reportOne writes the status of one tier. Of several replicas the optimistic lock lets one win,
-// and only that one emits the Event. If another replica's status is left standing for now, it
-// returns for how long.
-func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTier, o outcome, now time.Time) (time.Duration, error) {
-	last, known := r.reported[object.UID]
-	if last.stillTrue(object, o, now) {
-		return 0, nil
-	}
-	status := statusFor(object, o, r.GloballyDisabled, now)
-	news := !known || !sameConditions(last.status, status)
-	if news {
-		last = lastReport{status: status, patience: firstPatience}
-	}
-	switch {
-	case equality.Semantic.DeepEqual(object.Status, status):
-		last.overwritten = time.Time{}
-		last.trueOf, last.killed = object.ResourceVersion, o.engagedAt(now)
-		r.reported[object.UID] = last
-		return 0, nil
-	case !news && reportedByAnother(object):
-		wait := last.leaveStanding(now)
-		r.reported[object.UID] = last
-		if wait > 0 {
-			return wait, nil
+		if invalid := outcomes[i].invalid != nil; l.number == 0 || l.generation != objects[i].Generation || l.wasInvalid != invalid {
+			r.numbers++
+			l.number, l.generation, l.wasInvalid = r.numbers, objects[i].Generation, invalid
+			l.behindSince = time.Time{}
+			changed = true
 		}
+		reports[i] = l
 	}
-	if err := r.write(ctx, object, status); err != nil {
-		return 0, err
+	if r.forget(objects) || changed {
+		r.ask(v, objects, reports)
 	}
-	r.reported[object.UID] = last
-	return 0, nil
+	return reports
 }
 
-// stillTrue returns whether a status that was as it should be cannot have ceased to be so: of thousands
-// of tiers that is nearly every one, each time. It depends on the object, and else only on a kill
-// switch that expires; on the last good tier too if the spec cannot be used.
-func (l *lastReport) stillTrue(object *v1alpha1.RateLimitTier, o outcome, now time.Time) bool {
-	return l.trueOf != "" && l.trueOf == object.ResourceVersion && o.invalid == nil && l.killed == o.engagedAt(now)
-}
-
-// leaveStanding returns for how long to leave a status alone by which another replica has
-// overwritten this one's, while nothing has changed for this one. That happens when replicas
-// differ: in RATE_LIMIT_DISABLED during a roll-out, or in their clocks around an expiry. Writing it
-// back at once would be answered in kind, for ever. An example with replicas A and B:
-//
-//   - B starts with RATE_LIMIT_DISABLED and reports GloballyDisabled. A, which does not have it,
-//     lets that stand for a minute: most likely it is about to be replaced by another B.
-//   - B went away instead, as after a roll-back. After the minute A reports Enforcing again.
-//   - Or B is still there and lets A's Enforcing stand for a minute. Then they take turns, but the
-//     time doubles with each, so that replicas which go on to differ come to rest.
-func (l *lastReport) leaveStanding(now time.Time) time.Duration {
-	if l.overwritten.IsZero() {
-		l.overwritten = now
-	}
-	wait := l.overwritten.Add(l.patience).Sub(now)
-	if wait <= 0 {
-		l.overwritten, l.patience = time.Time{}, 2*l.patience
-	}
-	return wait
-}
-
-// reportedByAnother returns whether the status of an object is a replica's whole report on its
-// present spec, and not just out of date.
-func reportedByAnother(object *v1alpha1.RateLimitTier) bool {
-	conditions := object.Status.Conditions
-	return ptr.Deref(object.Status.ObservedGeneration, 0) == object.Generation &&
-		meta.FindStatusCondition(conditions, v1alpha1.ConditionReady) != nil &&
-		meta.FindStatusCondition(conditions, v1alpha1.ConditionEnforcing) != nil
-}
-
-// write patches the status of a tier unless the tier has changed meanwhile, and emits the Event.
-func (r *Reconciler) write(ctx context.Context, object *v1alpha1.RateLimitTier, status v1alpha1.RateLimitTierStatus) error {
-	patched := object.DeepCopy()
-	patched.Status = status
-	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
-	defer cancel()
-	if err := r.Client.Status().Patch(ctx, patched, patch); err != nil {
-		return err
-	}
-	if n := noticeFor(object.Status, status); n != nil {
-		r.Recorder.Eventf(object, nil, n.eventType, n.reason, n.action, "%s", n.message)
-	}
-	return nil
-}
-
-// forget drops what was reported of tiers that are gone.
-func (r *Reconciler) forget(objects []v1alpha1.RateLimitTier) {
-	if len(r.reported) <= len(objects) {
+// ask has the other replicas asked for all tiers that can be used.
+func (r *Reconciler) ask(v *view, objects []v1alpha1.RateLimitTier, reports []*lastReport) {
+	if r.Discovery == nil || v.unreadable != "" {
 		return
+	}
+	wants := make([]want, 0, len(objects))
+	for i := range objects {
+		if l := reports[i]; !l.wasInvalid {
+			wants = append(wants, want{tierRef{objects[i].Name, string(objects[i].UID), l.generation}, l.number})
+		}
+	}
+	r.Discovery.want(v.term, wants, r.numbers)
+}
+
+// forget drops what was reported of tiers that are gone, and returns whether there were any.
+func (r *Reconciler) forget(objects []v1alpha1.RateLimitTier) bool {
+	if len(r.reported) <= len(objects) {
+		return false
 	}
 	exists := make(map[types.UID]bool, len(objects))
 	for i := range objects {
@@ -189,4 +148,65 @@ func (r *Reconciler) forget(objects []v1alpha1.RateLimitTier) {
 			delete(r.reported, uid)
 		}
 	}
+	return true
+}
+
+// reportOne writes the status of one tier. If that is to wait, it returns for how long.
+func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTier, o outcome, l *lastReport, v *view, now time.Time) (time.Duration, error) {
+	if l.base != "" && l.base == object.ResourceVersion {
+		return 0, nil // the cache does not show what this replica has written; it will tell
+	}
+	p := progress{} // of a spec that cannot be used nobody has anything
+	if o.invalid == nil {
+		p = v.progress(object.UID, l.number)
+	}
+	l.noteProgress(&p, now)
+	seen := v.summary()
+	if l.stillTrue(object, o, &p, seen, now) {
+		return 0, nil
+	}
+	status := statusFor(object, o, v, &p, now)
+	news := !sameConditions(l.status, status)
+	if news {
+		l.overwritten, l.patience = time.Time{}, firstPatience
+	}
+	if equality.Semantic.DeepEqual(object.Status, status) {
+		l.found(object.ResourceVersion, o, status, &p, seen, now)
+		return 0, nil
+	}
+	if wait := r.postpone(object, &status, l, v, now, news); wait > 0 {
+		return wait, nil
+	}
+	version, err := r.write(ctx, object, status, l)
+	if err != nil {
+		return 0, err
+	}
+	l.status, l.written = status, now
+	if version == object.ResourceVersion {
+		// Nothing was stored: the CustomResourceDefinition is an older one, without some field.
+		l.found(version, o, status, &p, seen, now)
+		return 0, nil
+	}
+	l.base = object.ResourceVersion
+	return 0, nil
+}
+
+// write patches the status of a tier unless the tier has changed meanwhile, emits the Event, and
+// returns the new resource version.
+func (r *Reconciler) write(ctx context.Context, object *v1alpha1.RateLimitTier, status v1alpha1.RateLimitTierStatus, l *lastReport) (string, error) {
+	patched := object.DeepCopy()
+	patched.Status = status
+	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	if err := r.Client.Status().Patch(ctx, patched, patch); err != nil {
+		return "", err
+	}
+	if n := noticeFor(object.Status, status, l.announced); n != nil {
+		r.Recorder.Eventf(object, nil, n.eventType, n.reason, n.action, "%s", n.message)
+	}
+	if isReady(status) {
+		l.announced = object.Generation
+	}
+	return patched.ResourceVersion, nil
 }

@@ -29,53 +29,95 @@ func (o outcome) engagedAt(now time.Time) bool {
 	return o.inForce != nil && o.inForce.KillSwitch.EngagedAt(now)
 }
 
-// statusFor returns the status that an object should have. Messages are for people and hold no
-// time, so that they change only when something has.
-func statusFor(object *v1alpha1.RateLimitTier, o outcome, globallyDisabled bool, now time.Time) v1alpha1.RateLimitTierStatus {
+// statusFor returns the status that an object should have. Messages are for people and hold no time
+// but that of the spec, so that they change only when something has.
+func statusFor(object *v1alpha1.RateLimitTier, o outcome, v *view, p *progress, now time.Time) v1alpha1.RateLimitTierStatus {
 	status := *object.Status.DeepCopy()
 	status.ObservedGeneration = ptr.To(object.Generation)
-	for _, condition := range []metav1.Condition{
-		readyCondition(object, o),
-		enforcingCondition(object, o, globallyDisabled, now),
-	} {
+	status.Replicas, status.UpdatedReplicas = nil, nil
+	if v.unreadable == "" {
+		status.Replicas, status.UpdatedReplicas = ptr.To(int32(v.replicas)), ptr.To(int32(p.updated)) //nolint:gosec // no Service has so many endpoints
+	}
+	ready, enforcing := readyCondition(object, o, v, p), enforcingCondition(object, o, v, now)
+	if !p.everywhere() {
+		enforcing = notYet(object, enforcing)
+	}
+	for _, condition := range []metav1.Condition{ready, enforcing} {
 		condition.ObservedGeneration = object.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	return status
 }
 
-func readyCondition(object *v1alpha1.RateLimitTier, o outcome) metav1.Condition {
-	if o.invalid != nil {
+func readyCondition(object *v1alpha1.RateLimitTier, o outcome, v *view, p *progress) metav1.Condition {
+	ready := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, status, reason, message)
+	}
+	switch {
+	case o.invalid != nil:
 		message := fmt.Sprintf("The spec cannot be used: %v.", o.invalid)
 		if o.inForce != nil {
 			message += " The last good one stays in force."
 		}
-		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
+		return ready(metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
+	case v.unreadable != "":
+		return ready(metav1.ConditionUnknown, v1alpha1.ReasonReplicasUnknown, "At least one replica answers checks by this spec. Which others there are is not known, because the EndpointSlices of Service "+
+			v.unreadable+" cannot be read: let Tierlimit's service account list and watch endpointslices in that namespace (config/rbac).")
+	case p.everywhere():
+		return ready(metav1.ConditionTrue, v1alpha1.ReasonInForce,
+			"Checks are answered by this spec: "+budget(object.Spec.Requests)+" for each user.")
+	case len(p.silent) > 0:
+		return ready(metav1.ConditionFalse, v1alpha1.ReasonReplicaUnreachable, p.message(v))
 	}
-	return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonInForce,
-		"Checks are answered by this spec: "+budget(object.Spec.Requests)+" for each user.")
+	return ready(metav1.ConditionFalse, v1alpha1.ReasonRollingOut, p.message(v))
 }
 
-func enforcingCondition(object *v1alpha1.RateLimitTier, o outcome, globallyDisabled bool, now time.Time) metav1.Condition {
+func enforcingCondition(object *v1alpha1.RateLimitTier, o outcome, v *view, now time.Time) metav1.Condition {
 	disabled := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, reason, message)
 	}
+	killed := o.engagedAt(now)
 	switch {
-	case globallyDisabled:
-		return disabled(v1alpha1.ReasonGloballyDisabled,
-			"RATE_LIMIT_DISABLED is set: every request of every tier passes. Unset it to limit again.")
+	case v.disabled > 0 && v.disabled == v.replicas:
+		message := "RATE_LIMIT_DISABLED is set: every request of every tier passes. Unset it to limit again."
+		if killed {
+			message += " " + killSwitchMessage(object.Spec.KillSwitch)
+		}
+		return disabled(v1alpha1.ReasonGloballyDisabled, message)
 	case o.inForce == nil:
 		return disabled(v1alpha1.ReasonNotInForce, "Checks for this tier fall back to the default tier.")
-	case o.inForce.KillSwitch.EngagedAt(now):
+	case killed:
 		return disabled(v1alpha1.ReasonKillSwitchEngaged, killSwitchMessage(object.Spec.KillSwitch))
+	case v.disabled > 0:
+		return disabled(v1alpha1.ReasonGloballyDisabled, fmt.Sprintf(
+			"RATE_LIMIT_DISABLED is set on %d of %s: every request of every tier that they answer passes. Unset it to limit again.",
+			v.disabled, number(v.replicas, "replica", "replicas")))
 	case o.inForce.DryRun:
 		return disabled(v1alpha1.ReasonDryRun, "mode is DryRun: requests over the budget are counted and pass.")
 	case o.inForce.KillSwitch.Engaged:
 		return condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue, v1alpha1.ReasonKillSwitchExpired,
-			"The kill switch has expired (spec.killSwitch.expiresAt) and does nothing: requests over the budget are rejected.")
+			"The kill switch has expired at "+o.inForce.KillSwitch.ExpiresAt.UTC().Format(time.RFC3339)+
+				" (spec.killSwitch.expiresAt) and does nothing: requests over the budget are rejected.")
 	}
 	return condition(v1alpha1.ConditionEnforcing, metav1.ConditionTrue, v1alpha1.ReasonEnforcing,
 		"Requests over the budget are rejected.")
+}
+
+// notYetMessage is why a tier does not count as enforcing although its new spec does.
+const notYetMessage = "Not every replica has the new spec yet, as Ready says: some still let requests over the budget pass."
+
+// notYet returns what to say of Enforcing while replicas lag behind: the earlier spec let requests over
+// the budget pass, and does so until the last replica has the new one.
+func notYet(object *v1alpha1.RateLimitTier, enforcing metav1.Condition) metav1.Condition {
+	was := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionEnforcing)
+	if was == nil || was.Status != metav1.ConditionFalse || enforcing.Status != metav1.ConditionTrue {
+		return enforcing
+	}
+	// A kill switch of this very generation that has expired has done so on every replica that has it.
+	if was.ObservedGeneration == object.Generation && was.Message != notYetMessage {
+		return enforcing
+	}
+	return condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, was.Reason, notYetMessage)
 }
 
 func killSwitchMessage(killSwitch *v1alpha1.KillSwitch) string {
@@ -84,9 +126,10 @@ func killSwitchMessage(killSwitch *v1alpha1.KillSwitch) string {
 		message += fmt.Sprintf(" Reason: %s.", strings.TrimSuffix(killSwitch.Reason, "."))
 	}
 	if killSwitch != nil && killSwitch.ExpiresAt != nil {
-		return message + " Limiting comes back by itself at spec.killSwitch.expiresAt."
+		return message + fmt.Sprintf(" Limiting comes back by itself at %s (spec.killSwitch.expiresAt).",
+			killSwitch.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	return message + " Remove spec.killSwitch to limit again."
+	return message + " It does not expire: remove spec.killSwitch to limit again."
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -113,13 +156,17 @@ type notice struct {
 
 // noticeFor returns the one Event that a change of status is worth, or nil. What it says is the
 // news that matters most: enforcement ending or coming back, then a spec that cannot be used, then
-// a new spec in force.
-func noticeFor(before, after v1alpha1.RateLimitTierStatus) *notice {
+// a new spec in force everywhere, unless it was announced.
+func noticeFor(before, after v1alpha1.RateLimitTierStatus, announced int64) *notice {
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionEnforcing)
 	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionEnforcing)
 	ready := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
+	generation := ptr.Deref(after.ObservedGeneration, 0)
+	anew := ptr.Deref(before.ObservedGeneration, 0) != generation
 	switch {
-	case is.Status == metav1.ConditionFalse && is.Reason != v1alpha1.ReasonNotInForce && (was == nil || was.Reason != is.Reason || was.Message != is.Message):
+	// The message of one generation changes only with the number of replicas.
+	case is.Status == metav1.ConditionFalse && is.Reason != v1alpha1.ReasonNotInForce && is.Message != notYetMessage &&
+		(was == nil || was.Reason != is.Reason || anew && was.Message != is.Message):
 		eventType := corev1.EventTypeWarning
 		if is.Reason == v1alpha1.ReasonDryRun { // chosen calmly, and nothing to act on
 			eventType = corev1.EventTypeNormal
@@ -130,25 +177,10 @@ func noticeFor(before, after v1alpha1.RateLimitTierStatus) *notice {
 		return &notice{corev1.EventTypeWarning, is.Reason, "Enforce", is.Message}
 	case is.Status == metav1.ConditionTrue && was != nil && was.Status == metav1.ConditionFalse:
 		return &notice{corev1.EventTypeNormal, is.Reason, "Enforce", is.Message + " " + ready.Message}
-	case ready.Status == metav1.ConditionFalse:
+	case ready.Reason == v1alpha1.ReasonInvalid:
 		return &notice{corev1.EventTypeWarning, ready.Reason, "KeepLastGood", ready.Message}
-	case ptr.Deref(before.ObservedGeneration, 0) != ptr.Deref(after.ObservedGeneration, 0):
+	case ready.Status == metav1.ConditionTrue && announced != generation && (anew || !isReady(before)):
 		return &notice{corev1.EventTypeNormal, ready.Reason, "Publish", ready.Message}
 	}
 	return nil
-}
-
-// sameConditions returns whether two statuses say the same of the same generation. Since when does
-// not matter.
-func sameConditions(a, b v1alpha1.RateLimitTierStatus) bool {
-	if ptr.Deref(a.ObservedGeneration, 0) != ptr.Deref(b.ObservedGeneration, 0) || len(a.Conditions) != len(b.Conditions) {
-		return false
-	}
-	for _, ca := range a.Conditions {
-		cb := meta.FindStatusCondition(b.Conditions, ca.Type)
-		if cb == nil || ca.Status != cb.Status || ca.Reason != cb.Reason || ca.Message != cb.Message {
-			return false
-		}
-	}
-	return true
 }

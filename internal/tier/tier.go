@@ -23,6 +23,10 @@ const (
 type Tier struct {
 	// Name is the name of the RateLimitTier. Example: "free".
 	Name string
+	// UID and Generation are those of the RateLimitTier; "" and 0 if it comes from a file. What they
+	// say is not what a tier does, so that another generation alone is no change.
+	UID        string
+	Generation int64
 	// Limits are the limits of each user, at least one, the shortest window first.
 	Limits []limiter.Limit
 	// DryRun lets requests over the limits pass; they are only reported.

@@ -124,6 +124,9 @@ var (
 	disabledDesc = prometheus.NewDesc("tierlimit_enforcement_disabled",
 		"1 while a kill switch lets every request pass: of all tiers (scope global, RATE_LIMIT_DISABLED) or of one (scope tier).",
 		[]string{"scope", "tier"}, nil)
+	generationDesc = prometheus.NewDesc("tierlimit_tier_generation",
+		"metadata.generation of the RateLimitTier in force in this replica; replicas that go on to differ have not all got a change.",
+		[]string{"tier"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -131,6 +134,7 @@ func (c *tierCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- tiersDesc
 	descs <- replicasDesc
 	descs <- disabledDesc
+	descs <- generationDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -145,6 +149,9 @@ func (c *tierCollector) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
 	for _, t := range tiers {
 		gauge(disabledDesc, oneIf(t.KillSwitch.EngagedAt(now)), "tier", t.Name)
+		if t.Generation > 0 { // files have none
+			gauge(generationDesc, float64(t.Generation), t.Name)
+		}
 	}
 }
 
