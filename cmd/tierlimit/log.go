@@ -54,3 +54,15 @@ func version() string {
 	}
 	return "(unknown)"
 }
+
+// revision returns the commit that this binary was built from, "" if that is not known.
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				return setting.Value
+			}
+		}
+	}
+	return ""
+}
