@@ -133,7 +133,7 @@ var expectations = map[string]func(*testing.T, string, []panels.Series){
 	"Rejections from memory":          above(0),
 	"Kill switches":                   reaches("pro", 1),
 	"Circuit of each replica":         reaches("", 1),
-	"Would be rejected (DryRun)":      reaches("trial / minute", 0.1),
+	"Would be rejected (DryRun)":      reaches("trial", 0.1),
 	"Checks that no budget fits":      reaches("unknown tier", 0.1),
 	"Rejections by tier and window":   reaches("free / minute", 0.1),
 	"What was answered then":          reaches("failed_closed", 0.1),

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ func (p *picture) lines(panel panels.Panel, series []panels.Series, b box) {
 	}
 	p.axes(panel, plot, top, step)
 	y := func(value float64) float64 { return plot.y + plot.h*(1-min(value/top, 1)) }
+	if stacked {
+		series = complete(series)
+	}
 	clear(below)
 	for i, s := range series {
 		color := palette[i%len(palette)]
@@ -73,6 +77,30 @@ func (p *picture) path(s panels.Series, plot box, y func(float64) float64) strin
 		move = false
 	}
 	return d.String()
+}
+
+// complete returns the series with a value for every time that one of them has, so that they can stand on
+// each other.
+func complete(series []panels.Series) []panels.Series {
+	at := map[model.Time]bool{}
+	for _, s := range series {
+		for _, point := range s.Points {
+			at[point.Timestamp] = true
+		}
+	}
+	times := slices.Sorted(maps.Keys(at))
+	all := make([]panels.Series, len(series))
+	for i, s := range series {
+		values := map[model.Time]model.SampleValue{}
+		for _, point := range s.Points {
+			values[point.Timestamp] = point.Value
+		}
+		all[i] = panels.Series{Name: s.Name}
+		for _, t := range times {
+			all[i].Points = append(all[i].Points, model.SamplePair{Timestamp: t, Value: values[t]})
+		}
+	}
+	return all
 }
 
 // area draws a series on top of what is below, and adds it to that.
