@@ -75,7 +75,6 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		return nil, err
 	}
 	webhookserver.RegisterCircuit(ctrlmetrics.Registry, window.CircuitOpen)
-	webhookserver.RegisterConnections(ctrlmetrics.Registry, connections(client))
 	webhookserver.RegisterBuildInfo(ctrlmetrics.Registry, version(), revision())
 	return webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
@@ -172,14 +171,6 @@ func redisClient(o options) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("--redis-url (or %s): %w", envRedisURL, err)
 	}
 	return client, nil
-}
-
-// connections returns a function that says how many connections to Redis there are, and how many of them wait for work.
-func connections(client redis.UniversalClient) func() (all, idle uint32) {
-	return func() (all, idle uint32) {
-		stats := client.PoolStats()
-		return stats.TotalConns, stats.IdleConns
-	}
 }
 
 // lookAtRedis says in the log whether Redis can be used, which a wrong password should not leave

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/tierlimit/tierlimit/internal/otlptest"
-	"github.com/tierlimit/tierlimit/internal/proxytest"
 	"github.com/tierlimit/tierlimit/internal/redistest"
 )
 
@@ -58,7 +57,7 @@ func TestTracesAreExportedAtTheEnd(t *testing.T) {
 
 // TestWrongTraceVariableEndsTheProgram is told at the start, not by missing traces.
 func TestWrongTraceVariableEndsTheProgram(t *testing.T) {
-	p := launch(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318"}, "--tiers", "config/samples", "--health-probe-bind-address", proxytest.FreeAddress(t))
+	p := launch(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318"}, "--tiers", "config/samples")
 	err := <-p.ended
 	p.ended <- err
 	if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.log.String(), "tierlimit: OTEL_EXPORTER_OTLP_ENDPOINT is not a URL") {
