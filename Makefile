@@ -96,6 +96,10 @@ bench: setup build ## Compare with other limiters on this machine and write docs
 bench-go: setup ## Run the benchmarks of the limiter, of identities, tiers and the check endpoint, against a real Redis
 	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/tier ./internal/tierfile ./internal/webhookserver
 
+.PHONY: dashboard
+dashboard: setup ## Draw the dashboard from a real Prometheus under load, as docs/dashboard.svg; about 4 minutes
+	TIERLIMIT_DASHBOARD_PICTURE=$(CURDIR)/docs/dashboard.svg go test -count=1 -run 'TestDashboardAndAlertsOnRealLoad' ./config/prometheus
+
 .PHONY: generate
 generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC role, the recipes for ingress-nginx and the chart's copies
 	$(BIN)/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/... output:object:dir=$(OBJECT_DIR)

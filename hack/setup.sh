@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what the tests need from Debian's packages, and nothing when it is there already:
-# redis-server (the store), promtool (tests of the alerts), a C compiler (the race detector), nginx
+# redis-server (the store), promtool and Prometheus (tests of the alerts and the dashboard), a C compiler (the race detector), nginx
 # with the modules that ingress-nginx has, HAProxy, Node.js (an SDK that repeats requests), and wrk
 # (the load of `make bench`).
 set -euo pipefail
 
 packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
-command -v promtool >/dev/null || packages+=(prometheus)
+{ command -v promtool && command -v prometheus; } >/dev/null || packages+=(prometheus)
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
 nginx_modules=/usr/lib/nginx/modules
 [[ -x /usr/sbin/nginx ]] || packages+=(nginx)

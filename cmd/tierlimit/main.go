@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tierlimit/tierlimit/internal/tracing"
 )
 
 func main() {
@@ -52,6 +54,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	redis.SetLogger(redisLogger{log.WithName("redis")})
+	traces, err := tracing.New(ctx, getenv, version(), log.WithName("traces"))
+	if err != nil {
+		fmt.Fprintf(stderr, "tierlimit: %v\n", err)
+		return 1
+	}
+	defer traces.Shutdown() // when the last check has been answered
+	o.tracer = traces.Tracer()
 	ctx, o.ending = endInStages(ctx)
 	if err := serve(ctx, o, log); err != nil {
 		fmt.Fprintf(stderr, "tierlimit: %v\n", err)

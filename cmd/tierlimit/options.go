@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
@@ -65,6 +66,7 @@ type options struct {
 	disabled       bool          // RATE_LIMIT_DISABLED
 	ending         ending        // set while it runs
 	replicas       *atomic.Int64 // known now
+	tracer         trace.Tracer  // nil unless traces are exported
 }
 
 // local returns whether the tiers come from a directory instead of a cluster.
@@ -122,6 +124,7 @@ Environment:
   ` + envNamespace + `         namespace of --service
   ` + envPod + `              name of this Pod among the endpoints of --service; else the host name
   ` + envDisabled + `   true lets every request of every tier pass (kill switch); Redis is not asked
+  OTEL_EXPORTER_OTLP_ENDPOINT   receiver of traces, and OpenTelemetry's other variables
 `
 }
 

@@ -89,7 +89,7 @@ func launch(t testing.TB, env []string, args ...string) *process {
 	}, args...)...)
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if name != envRedisURL && name != envDisabled && name != envHashKey && name != envNamespace && name != envPod && name != "KUBECONFIG" {
+		if name != envRedisURL && name != envDisabled && name != envHashKey && name != envNamespace && name != envPod && name != "KUBECONFIG" && !strings.HasPrefix(name, "OTEL_") {
 			p.cmd.Env = append(p.cmd.Env, variable)
 		}
 	}

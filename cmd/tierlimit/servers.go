@@ -77,6 +77,8 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		return nil, err
 	}
 	webhookserver.RegisterCircuit(ctrlmetrics.Registry, window.CircuitOpen)
+	built := readVersion()
+	webhookserver.RegisterBuildInfo(ctrlmetrics.Registry, built.Version, built.Revision)
 	return webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
@@ -88,6 +90,7 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled, o.replicas.Load),
+		Tracer:      o.tracer,
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },
 	}), nil

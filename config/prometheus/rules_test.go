@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -22,10 +23,7 @@ type prometheusRule struct {
 // ruleFile is as much of a Prometheus rules file as is looked at.
 type ruleFile struct {
 	Groups []struct {
-		Rules []struct {
-			Alert       string            `json:"alert"`
-			Annotations map[string]string `json:"annotations"`
-		} `json:"rules"`
+		Rules []alert `json:"rules"`
 	} `json:"groups"`
 }
 
@@ -71,24 +69,73 @@ func TestAlertsFireAndDoNotFire(t *testing.T) {
 	}
 }
 
-func TestEveryAlertSaysWhatItIsAndWhatToDo(t *testing.T) {
-	t.Parallel()
+// alert is as much of an alert as is looked at.
+type alert struct {
+	Alert       string            `json:"alert"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// alerts returns all alerts.
+func alerts(t *testing.T) []alert {
+	t.Helper()
 	var file ruleFile
 	if err := yaml.Unmarshal(rules(t), &file); err != nil {
 		t.Fatal(err)
 	}
-	found := 0
+	var all []alert
 	for _, group := range file.Groups {
-		for _, rule := range group.Rules {
-			found++
-			for _, name := range []string{"summary", "description"} {
-				if rule.Annotations[name] == "" {
-					t.Errorf("alert %q has no annotation %q", rule.Alert, name)
-				}
+		all = append(all, group.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatal("there is no alert")
+	}
+	return all
+}
+
+func TestEveryAlertSaysWhatItIsAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	for _, a := range alerts(t) {
+		for _, name := range []string{"summary", "description"} {
+			if a.Annotations[name] == "" {
+				t.Errorf("alert %q has no annotation %q", a.Alert, name)
+			}
+		}
+		if !strings.HasPrefix(a.Alert, "Tierlimit") {
+			t.Errorf("alert %q: its name does not say whose it is", a.Alert)
+		}
+	}
+}
+
+// TestEveryAlertHasAPage compares the alerts with the pages that they lead to.
+func TestEveryAlertHasAPage(t *testing.T) {
+	t.Parallel()
+	const folder = "../../docs/runbooks"
+	pages, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread := map[string]bool{}
+	for _, page := range pages {
+		unread[page.Name()] = true
+	}
+	for _, a := range alerts(t) {
+		name := a.Alert + ".md"
+		if want := "https://github.com/tierlimit/tierlimit/blob/main/docs/runbooks/" + name; a.Annotations["runbook_url"] != want {
+			t.Errorf("alert %s leads to %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		page, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Errorf("alert %s: %v", a.Alert, err)
+			continue
+		}
+		delete(unread, name)
+		for _, part := range []string{"# " + a.Alert + "\n", "## What it means\n", "## Impact\n", "## Find the cause\n", "## What to do\n", "## When to leave it\n"} {
+			if !strings.Contains(string(page), part) {
+				t.Errorf("%s has no %q", name, part)
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("there is no alert")
+	for name := range unread {
+		t.Errorf("there is no alert for %s", name)
 	}
 }

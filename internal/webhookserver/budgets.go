@@ -131,12 +131,14 @@ func (h *Handler) decide(ctx context.Context, q question, inForce []applied) ans
 func (h *Handler) together(ctx context.Context, q question, of []applied) answer {
 	start := h.now()
 	decision, err := ask(ctx, h.Limiter, q.look, of)
+	end := h.now()
 	if decision.Remembered { // which says nothing about Redis
 		h.Metrics.remembered()
 	} else {
-		h.Metrics.asked(h.now().Sub(start), err)
+		h.Metrics.asked(end.Sub(start), err)
 		h.outage.observe(err)
 	}
+	h.traceStore(ctx, start, end, &decision, err)
 	switch {
 	case errors.Is(err, limiter.ErrReply):
 		return passed(of)

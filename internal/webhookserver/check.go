@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tierlimit/tierlimit/internal/identity"
 	"github.com/tierlimit/tierlimit/internal/tier"
@@ -51,6 +52,8 @@ type Options struct {
 	Disabled bool
 	// Metrics count checks.
 	Metrics *Metrics
+	// Tracer makes a span of each check, and of each call of the limiter in it. Nil makes none.
+	Tracer trace.Tracer
 	// Log is told when the limiter begins to fail and when it works again.
 	Log logr.Logger
 	// Draining returns whether the server is about to stop: every answer then asks the caller to
@@ -114,11 +117,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	start := h.now()
+	ctx, span := h.traceHTTP(r, f)
 	var a answer
 	if err != nil {
 		a = invalid(err)
 	} else {
-		a = h.check(r.Context(), question{
+		a = h.check(ctx, question{
 			parameters: params,
 			method:     f.method(r),
 			request:    identity.Request{Header: f.headers(r), Peer: r.RemoteAddr},
@@ -129,18 +133,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// can be used again. An error means that there is no connection to wait for.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
-	h.write(w, &a, f)
+	code := h.write(w, &a, f)
 	h.Metrics.checked(&a, h.now().Sub(start))
+	endSpan(span, &a, code)
 }
 
-// write sends an answer.
-func (h *Handler) write(w http.ResponseWriter, a *answer, f form) {
+// write sends an answer and returns the status that it was sent with.
+func (h *Handler) write(w http.ResponseWriter, a *answer, f form) int {
 	a.headers(w.Header(), h.Headers)
 	body := a.body()
-	w.WriteHeader(f.send(w.Header(), a))
+	code := f.send(w.Header(), a)
+	w.WriteHeader(code)
 	if len(body) > 0 {
 		_, _ = w.Write(body) // an error means that the caller has left
 	}
+	return code
 }
 
 // question is one check, whatever form it came in.

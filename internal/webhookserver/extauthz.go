@@ -59,6 +59,7 @@ func (h *Handler) newGRPCServer(within time.Duration) *grpc.Server {
 func (s extAuthz) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	start := s.handler.now()
 	attributes := r.GetAttributes()
+	ctx, span := s.handler.traceGRPC(ctx, attributes.GetRequest().GetHttp())
 	params, err := fromExtensions(attributes.GetContextExtensions())
 	var a answer
 	if err != nil {
@@ -71,6 +72,7 @@ func (s extAuthz) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 		})
 	}
 	s.handler.Metrics.checked(&a, s.handler.now().Sub(start))
+	endSpan(span, &a, 0)
 	return s.handler.response(&a), nil
 }
 

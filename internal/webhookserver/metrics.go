@@ -127,6 +127,12 @@ var (
 	generationDesc = prometheus.NewDesc("tierlimit_tier_generation",
 		"metadata.generation of the RateLimitTier in force in this replica; replicas that go on to differ have not all got a change.",
 		[]string{"tier"}, nil)
+	tierInfoDesc = prometheus.NewDesc("tierlimit_tier_info",
+		"1 for each tier in force: what it does with requests over its limits (mode Enforce or DryRun), and with all while Redis does not decide (failure_policy FailClosed, FailLocal or FailOpen).",
+		[]string{"tier", "mode", "failure_policy"}, nil)
+	tierLimitDesc = prometheus.NewDesc("tierlimit_tier_limit_requests",
+		"Requests that a tier in force admits for each caller in a window (minute or day).",
+		[]string{"tier", "window"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -135,6 +141,8 @@ func (c *tierCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- replicasDesc
 	descs <- disabledDesc
 	descs <- generationDesc
+	descs <- tierInfoDesc
+	descs <- tierLimitDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -152,7 +160,27 @@ func (c *tierCollector) Collect(metrics chan<- prometheus.Metric) {
 		if t.Generation > 0 { // files have none
 			gauge(generationDesc, float64(t.Generation), t.Name)
 		}
+		mode := "Enforce"
+		if t.DryRun {
+			mode = "DryRun"
+		}
+		gauge(tierInfoDesc, 1, t.Name, mode, policyName(t.FailurePolicy))
+		for _, limit := range t.Limits {
+			gauge(tierLimitDesc, float64(limit.Requests), t.Name, quota{Limit: limit}.name())
+		}
 	}
+}
+
+// policyName is the name of a failure policy in the API.
+func policyName(p tier.FailurePolicy) string {
+	switch p {
+	case tier.FailClosed:
+	case tier.FailLocal:
+		return "FailLocal"
+	case tier.FailOpen:
+		return "FailOpen"
+	}
+	return "FailClosed"
 }
 
 func oneIf(condition bool) float64 {
