@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -211,10 +210,9 @@ func TestClusterMetricsAreSecured(t *testing.T) {
 func TestNoCluster(t *testing.T) {
 	missing := t.TempDir() + "/config"
 	p := launch(t, []string{"REDIS_URL=redis://127.0.0.1:1", "KUBECONFIG=" + missing, "HOME=" + t.TempDir()})
-	if err := <-p.ended; err == nil {
+	if err := p.Wait(); err == nil {
 		t.Error("it ran without a cluster")
 	}
-	p.ended <- os.ErrProcessDone
 	if got := p.log.String(); !strings.Contains(got, "no access to a cluster") || strings.Count(strings.TrimSpace(got), "\n") != 0 {
 		t.Errorf("printed:\n%s", got)
 	}

@@ -8,11 +8,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tierlimit/tierlimit/internal/clustertest"
+	"github.com/tierlimit/tierlimit/internal/processtest"
 	"github.com/tierlimit/tierlimit/internal/proxytest"
 )
 
@@ -43,9 +41,8 @@ func testMain(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "tierlimit")
-	if output, err := exec.Command("go", "build", "-race", "-ldflags", "-X main.stamped=v0.0.0-test -X main.stampedRevision=0123abc -X main.stampedTime=2026-11-30T09:34:22Z", "-o", binary, ".").CombinedOutput(); err != nil {
-		fmt.Printf("building the binary: %v\n%s", err, output)
+	if binary, err = processtest.Build(dir, "tierlimit", "-race", "-ldflags", "-X main.stamped=v0.0.0-test -X main.stampedRevision=0123abc -X main.stampedTime=2026-11-30T09:34:22Z"); err != nil {
+		fmt.Println(err)
 		return 1
 	}
 	return clustertest.Main(m, &cluster)
@@ -53,76 +50,34 @@ func testMain(m *testing.M) int {
 
 // process is a running tierlimit.
 type process struct {
+	*processtest.Process
 	t                      testing.TB
-	cmd                    *exec.Cmd
-	check, health, metrics string // base URLs
+	check, health, metrics string // base URLs, but for metrics
 	log                    *proxytest.Output
-	ended                  chan error
 }
 
 // start runs the binary on free ports until the test ends, and waits until it is ready. env is
 // added to an environment without any of the program's own variables.
 func start(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	p := launch(t, env, args...)
-	eventually(t, "the process is ready", func() bool {
-		select {
-		case err := <-p.ended:
-			t.Fatalf("tierlimit ended: %v\n%s", err, p.log)
-		default:
-		}
-		return status(p.health+"/readyz") == http.StatusOK
-	})
-	return p
+	return newProcess(t, processtest.Start(t, binary, env, args...))
 }
 
 // launch is start without the wait.
 func launch(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	check, health, metrics := proxytest.FreeAddress(t), proxytest.FreeAddress(t), proxytest.FreeAddress(t)
-	p := &process{
-		t: t, check: "http://" + check, health: "http://" + health, metrics: metrics,
-		log: new(proxytest.Output), ended: make(chan error, 1),
-	}
-	p.cmd = exec.Command(binary, append([]string{
-		"--bind-address", check, "--health-probe-bind-address", health, "--metrics-bind-address", metrics,
-	}, args...)...)
-	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
-		if name != envRedisURL && name != envDisabled && name != envHashKey && name != envNamespace && name != envPod && name != "KUBECONFIG" && !strings.HasPrefix(name, "OTEL_") {
-			p.cmd.Env = append(p.cmd.Env, variable)
-		}
-	}
-	p.cmd.Env = append(p.cmd.Env, env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.Dir = clustertest.Root()
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.ended <- p.cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.ended
-		p.ended <- nil
-		if t.Failed() {
-			t.Logf("tierlimit %v printed:\n%s", args, p.log)
-		}
-		if strings.Contains(p.log.String(), "DATA RACE") {
-			t.Error("the race detector has found a race in the binary")
-		}
-	})
-	return p
+	return newProcess(t, processtest.Launch(t, binary, env, args...))
+}
+
+func newProcess(t testing.TB, p *processtest.Process) *process {
+	return &process{Process: p, t: t, check: "http://" + p.Check, health: "http://" + p.Health, metrics: p.Metrics, log: p.Log}
 }
 
 // stop asks the process to end and returns how it did.
 func (p *process) stop() error {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Fatal(err)
-	}
-	err := <-p.ended
-	p.ended <- err
-	return err
+	p.Terminate()
+	return p.Wait()
 }
 
 // reply is an answer to a check.

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"errors"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -58,9 +60,9 @@ func TestTracesAreExportedAtTheEnd(t *testing.T) {
 // TestWrongTraceVariableEndsTheProgram is told at the start, not by missing traces.
 func TestWrongTraceVariableEndsTheProgram(t *testing.T) {
 	p := launch(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318"}, "--tiers", "config/samples")
-	err := <-p.ended
-	p.ended <- err
-	if err == nil || p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.log.String(), "tierlimit: OTEL_EXPORTER_OTLP_ENDPOINT is not a URL") {
+	err := p.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.log.String(), "tierlimit: OTEL_EXPORTER_OTLP_ENDPOINT is not a URL") {
 		t.Errorf("it ended with %v and printed:\n%s", err, p.log)
 	}
 }

@@ -38,7 +38,7 @@ func StartCluster(t testing.TB, replicas int, args ...string) *Cluster {
 	t.Helper()
 	n := clusterPrimaries * (1 + replicas)
 	c := &Cluster{t: t, password: argument(args, "--requirepass")}
-	addrs := freeAddrs(t, 2*n)
+	addrs := FreeAddresses(t, 2*n)
 	buses := addrs[n:]
 	for i, addr := range addrs[:n] {
 		host, bus, _ := net.SplitHostPort(buses[i])

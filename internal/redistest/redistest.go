@@ -26,6 +26,7 @@ type Server struct {
 	t      testing.TB
 	addr   string
 	args   []string
+	env    []string // beside the test's
 	dir    string
 	cmd    *exec.Cmd
 	frozen bool
@@ -37,7 +38,7 @@ type Server struct {
 // Additional arguments are passed to the server: "--requirepass", "secret".
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := newDataServer(t, freeAddrs(t, 1)[0], args...)
+	s := newDataServer(t, FreeAddresses(t, 1)[0], args...)
 	s.Restart()
 	return s
 }
@@ -111,6 +112,7 @@ func (s *Server) launch() {
 	defer log.Close()
 	cmd := exec.Command(path, s.args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.dir
+	cmd.Env = append(os.Environ(), s.env...)
 	endWithTest(cmd)
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("redistest: starting redis-server: %v", err)

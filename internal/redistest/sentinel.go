@@ -44,7 +44,7 @@ func StartSentinelWithPassword(t testing.TB, password string, args ...string) *S
 	t.Helper()
 	s := &Sentinel{t: t, password: argument(args, "--requirepass")}
 	args = append(replicationArgs(s.password), args...)
-	addrs := freeAddrs(t, 6)
+	addrs := FreeAddresses(t, 6)
 	host, port, _ := net.SplitHostPort(addrs[0])
 	s.Servers = []*Server{newDataServer(t, addrs[0], args...)}
 	for _, addr := range addrs[1:3] {

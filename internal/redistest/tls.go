@@ -48,7 +48,7 @@ func StartTLS(t testing.TB, args ...string) *TLSServer {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.PEM)
 
-	addr := freeAddrs(t, 1)[0]
+	addr := FreeAddresses(t, 1)[0]
 	host, port, _ := net.SplitHostPort(addr)
 	s.Server = newServer(t, &redis.Options{
 		Addr:      addr,

@@ -15,8 +15,8 @@ import (
 // while its server is down, and nobody who calls a dead server's port can reach himself there.
 const firstPort, endPort = 15000, 32768
 
-// freeAddrs returns n different addresses of the loopback interface on which nobody listens.
-func freeAddrs(t testing.TB, n int) []string {
+// FreeAddresses returns n different addresses of the loopback interface on which nobody listens.
+func FreeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	var addrs []string
 	for range 1000 {
