@@ -181,8 +181,27 @@ func TestByHand(t *testing.T) {
 	l.expect("unless it is forced", [3]string{"rlt/pro", ".spec.killSwitch.engaged", "false"})
 
 	l.kubectl("patch", "rlt", "pro", "--type=merge", "-p", `{"spec":{"killSwitch":null}}`)
-	// A field that Helm alone has set goes back to its default, 1, when Helm lets go of it.
+	l.helm(upgrade...)
+
+	l.kubectl("-n", namespace, "set", "env", "deployment/tierlimit", "RATE_LIMIT_DISABLED=true")
+	l.kubectl("patch", "rlt", "pro", "--type=merge", "-p", switchedOff)
+	l.helm(append(upgrade, "--server-side=false")...)
+	l.expect("applied by the client, Helm undoes what its values speak of, and nothing else",
+		[3]string{"deployment/tierlimit", disabled, "false"}, [3]string{"rlt/pro", ".spec.killSwitch.engaged", "true"})
+}
+
+// TestTurnAutoscalerOn looks at the number of replicas, which Helm then lets go of.
+func TestTurnAutoscalerOn(t *testing.T) {
+	l := newLab(t)
+	l.helm("install", release, chart, "-f", valuesOf("existing-secret"), "--set", "replicas=4")
 	l.kubectl("-n", namespace, "scale", "deployment/tierlimit", "--replicas=3")
-	l.helm(append(upgrade, "--set", "autoscaling.enabled=true")...)
-	l.expect("with the autoscaler the number of replicas stays as somebody has scaled it", [3]string{"deployment/tierlimit", ".spec.replicas", "3"})
+	upgrade := []string{"upgrade", release, chart, "--reset-then-reuse-values"}
+	if why := l.refuse(upgrade...); !strings.Contains(why, ".spec.replicas") {
+		t.Errorf("the message does not say that somebody has scaled it: %s", why)
+	}
+	l.helm(append(upgrade, "--set", "replicas=null", "--set", "autoscaling.enabled=true")...)
+	l.expect("it stays as somebody has scaled it; a field that nobody owns would be 1", [3]string{"deployment/tierlimit", ".spec.replicas", "3"},
+		[3]string{"hpa/tierlimit", ".spec.minReplicas", "2"})
+	l.helm(upgrade...)
+	l.expect("and at the next upgrade", [3]string{"deployment/tierlimit", ".spec.replicas", "3"})
 }
