@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +102,12 @@ func read(t testing.TB, elements ...string) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// withoutInstance leaves the label out that tells releases apart.
+func withoutInstance(manifest string) string {
+	lines := slices.DeleteFunc(strings.SplitAfter(manifest, "\n"), func(line string) bool {
+		return strings.Contains(line, "app.kubernetes.io/instance:")
+	})
+	return strings.Join(lines, "")
 }

@@ -5,6 +5,7 @@
 package config_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -48,10 +49,33 @@ func TestManifests(t *testing.T) {
 		}
 	})
 	t.Run("rights", func(t *testing.T) { testRights(t, cluster, admin) })
-	t.Run("restricted Pod", func(t *testing.T) { testRestrictedPod(t, cluster, admin) })
-	t.Run("config/prometheus builds", func(t *testing.T) {
-		kubectl(t, "", "kustomize", "config/prometheus")
-	})
+	t.Run("overlays", func(t *testing.T) { testOverlays(t, cluster, admin) })
+	t.Run("restricted Pods", func(t *testing.T) { testRestrictedPods(t, cluster, admin) })
+}
+
+// testOverlays applies what is made of config/default. The kinds of the Prometheus Operator are not known
+// here, and stood in for.
+func testOverlays(t *testing.T, cluster *clustertest.Cluster, admin string) {
+	cluster.MustKubectl(t, admin, "", "apply", "-f", "charts/testdata/monitoring-crds.yaml")
+	cluster.MustKubectl(t, admin, "", "wait", "--for=condition=Established", "--timeout=60s",
+		"crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com")
+	for _, folder := range []string{"config/trial", "config/prometheus", "config/with-prometheus"} {
+		if output := cluster.MustKubectl(t, admin, "", "apply", "--validate=strict", "-k", folder); strings.Contains(output, "Warning") {
+			t.Errorf("%s: %s", folder, output)
+		}
+		cluster.MustKubectl(t, admin, "", "diff", "-k", folder)
+	}
+	for _, c := range []struct{ object, path, want string }{
+		{"secret/tierlimit-redis", ".data.url", base64.StdEncoding.EncodeToString([]byte("redis://tierlimit-trial-redis:6379"))},
+		{"service/tierlimit-trial-redis", ".spec.ports[0].port", "6379"},
+		{"configmap/tierlimit-dashboard", ".metadata.labels.grafana_dashboard", "1"},
+		{"networkpolicy/tierlimit", ".spec.policyTypes", `["Ingress","Egress"]`},
+		{"prometheusrule/tierlimit", ".spec.groups[0].name", "tierlimit"},
+	} {
+		if got := cluster.MustKubectl(t, admin, "", "-n", "tierlimit-system", "get", c.object, "-o", "jsonpath={"+c.path+"}"); got != c.want {
+			t.Errorf("%s of %s is %q, want %q", c.path, c.object, got, c.want)
+		}
+	}
 }
 
 // testRights asks the API server what the service account may do.
@@ -92,10 +116,16 @@ func testRights(t *testing.T, cluster *clustertest.Cluster, admin string) {
 	}
 }
 
-// testRestrictedPod creates the Pod that the Deployment describes, which no controller does here,
-// in its namespace, which admits restricted Pods only.
-func testRestrictedPod(t *testing.T, cluster *clustertest.Cluster, admin string) {
-	output, err := cluster.Kubectl(t, admin, "", "-n", "tierlimit-system", "get", "deployment", "tierlimit", "-o", "jsonpath={.spec.template}")
+// testRestrictedPods creates the Pods that the Deployments describe, which no controller does here,
+// in their namespace, which admits restricted Pods only.
+func testRestrictedPods(t *testing.T, cluster *clustertest.Cluster, admin string) {
+	for _, deployment := range []string{"tierlimit", "tierlimit-trial-redis"} {
+		testRestrictedPodOf(t, cluster, admin, deployment)
+	}
+}
+
+func testRestrictedPodOf(t *testing.T, cluster *clustertest.Cluster, admin, deployment string) {
+	output, err := cluster.Kubectl(t, admin, "", "-n", "tierlimit-system", "get", "deployment", deployment, "-o", "jsonpath={.spec.template}")
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -119,11 +149,11 @@ func testRestrictedPod(t *testing.T, cluster *clustertest.Cluster, admin string)
 		}
 		return cluster.Kubectl(t, admin, string(manifest), "create", "-f", "-")
 	}
-	if output, err := create("restricted"); err != nil {
+	if output, err := create(deployment); err != nil {
 		t.Errorf("the Pod of the Deployment was refused: %v: %s", err, output)
 	}
 	pod.Spec["hostNetwork"] = true
-	if output, err := create("unrestricted"); err == nil || !strings.Contains(output, "violates PodSecurity") {
+	if output, err := create(deployment + "-unrestricted"); err == nil || !strings.Contains(output, "violates PodSecurity") {
 		t.Errorf("a Pod in the host's network was not refused: %s", output)
 	}
 }
