@@ -190,7 +190,7 @@ func (d *Discovery) ask(ctx context.Context, address string, part []want) (loade
 	if err != nil {
 		return loadedAnswer{}, err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		return loadedAnswer{}, fmt.Errorf("http://%s%s answers %s", address, LoadedPath, response.Status)
 	}

@@ -4,11 +4,20 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/tierlimit/tierlimit/internal/tier"
 )
@@ -98,4 +107,67 @@ func FuzzLoaded(f *testing.F) {
 			t.Errorf("%q: %d tiers of %d are lacking", body, len(answer.Lacking), len(question.Tiers))
 		}
 	})
+}
+
+// TestAsksInChunks asks a replica for 10,000 tiers, then for one that has changed, and then for those
+// that it lacks.
+func TestAsksInChunks(t *testing.T) {
+	const n = 10_000
+	ctx, cancel := context.WithCancel(t.Context())
+	tiers, wants := make([]*tier.Tier, n), make([]want, n)
+	for i := range wants {
+		tiers[i] = &tier.Tier{Name: tierNumber(i), UID: strconv.Itoa(i), Generation: 1}
+		wants[i] = want{tierRef{tierNumber(i), strconv.Itoa(i), 1}, uint64(i + 1)}
+	}
+	var table tier.Table
+	table.Replace(tiers)
+	var questions atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		questions.Add(1)
+		LoadedHandler(&table, false).ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	d := &Discovery{Pod: "a", Port: "8081", Replicas: new(atomic.Int64), Log: logr.Discard(),
+		running: ctx, slots: make(chan struct{}, maxAsked), client: newAskClient(dial)}
+	defer d.followers.Wait()
+	defer cancel()
+	d.update([]endpoint{{key: "a", pod: "a"}, {key: "b", pod: "b", addresses: []string{"198.51.100.1"}}})
+	ask := func(what string, latest uint64, updated int, most int64) {
+		t.Helper()
+		before := questions.Load()
+		d.want(1, wants, latest)
+		eventually(t, what, func() error {
+			v, behind := d.view(), 0
+			for i := range wants {
+				if p := v.progress(wants[i].uid(), wants[i].number); !p.everywhere() {
+					behind++
+				}
+			}
+			if n-behind != updated || v.others[0].asked != latest {
+				return fmt.Errorf("%d are in force everywhere, asked up to %d; want %d, %d", n-behind, v.others[0].asked, updated, latest)
+			}
+			return nil
+		})
+		if got := questions.Load() - before; got > most {
+			t.Errorf("%s: %d questions, want at most %d", what, got, most)
+		}
+	}
+	ask("all", n, n, n/chunk)
+	wants = slices.Clone(wants)
+	wants[7].Generation, wants[7].number = 2, n+1
+	ask("one changed, which it lacks", n+1, n-1, 10)
+	tiers = slices.Clone(tiers)
+	tiers[7] = &tier.Tier{Name: tierNumber(7), UID: "7", Generation: 2}
+	table.Replace(tiers)
+	ask("it has it", n+1, n, 10)
+	wants = slices.Clone(wants[:n-1])
+	before := questions.Load()
+	d.want(1, wants, n+1)
+	time.Sleep(200 * time.Millisecond)
+	if got := questions.Load() - before; got != 0 {
+		t.Errorf("%d questions after one was deleted, want none", got)
+	}
 }

@@ -106,6 +106,11 @@ func (r *Reconciler) postpone(object *v1alpha1.RateLimitTier, status *v1alpha1.R
 		if r.minorLeft == 0 {
 			return minorPause
 		}
+		if !news {
+			if wait := l.leaveStanding(now); wait > 0 {
+				return wait
+			}
+		}
 		r.minorLeft--
 		return 0
 	}
@@ -120,9 +125,10 @@ func (r *Reconciler) postpone(object *v1alpha1.RateLimitTier, status *v1alpha1.R
 
 // leaveStanding returns for how long to leave a status alone by which somebody else has overwritten
 // this replica's, while nothing has changed for this one. There is one reporter, but for a moment when
-// another takes over, and as many as there are replicas where they do not know of each other: without
-// --service, or while EndpointSlices cannot be read. If these differ in RATE_LIMIT_DISABLED, writing it
-// back at once would be answered in kind, for ever. So they take turns, and the time doubles with each.
+// another takes over, and several where they do not know of each other: without --service, while
+// EndpointSlices cannot be read, or with two installations in a cluster. If these differ, in
+// RATE_LIMIT_DISABLED or in how many replicas there are, writing it back at once would be answered in
+// kind, for ever. So they take turns, and the time doubles with each.
 func (l *lastReport) leaveStanding(now time.Time) time.Duration {
 	if l.overwritten.IsZero() {
 		l.overwritten = now

@@ -71,6 +71,9 @@ func (d *Discovery) setEndpoints(endpoints []endpoint) {
 	}
 	if ready != r.replicas || !r.known {
 		r.restsSince = time.Now()
+		if ready == 0 {
+			d.Log.Info("no replica is a ready endpoint of the Service: status is written once one is", "service", d.Namespace+"/"+d.Service)
+		}
 	}
 	r.known, r.replicas = true, ready
 	if reports != r.reports {

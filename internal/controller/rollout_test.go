@@ -207,14 +207,14 @@ func TestDisabledOnOne(t *testing.T) {
 	f, c := newFleet(t), newClient(t)
 	a, b, off := f.start("a", false), f.start("b", false), f.start("c", true)
 	f.endpoints(a, b, off)
-	create(t, c, object("free"))
-	eventually(t, "in force, and not enforced", hasReasons(t, c, "free", "InForce/GloballyDisabled"))
-	if got := get(t, c, "free").Status.Conditions[1].Message; !strings.Contains(got, "on 1 of 3 replicas") {
+	create(t, c, object("off"))
+	eventually(t, "in force, and not enforced", hasReasons(t, c, "off", "InForce/GloballyDisabled"))
+	if got := get(t, c, "off").Status.Conditions[1].Message; !strings.Contains(got, "on 1 of 3 replicas") {
 		t.Errorf("the message does not say where: %s", got)
 	}
 	f.endpoints(a, b)
-	eventually(t, "it is gone", hasReasons(t, c, "free", "InForce/Enforcing"))
-	f.quiet()
+	eventually(t, "it is gone", hasReasons(t, c, "off", "InForce/Enforcing"))
+	exactly(t, "off", map[string]int{"Warning GloballyDisabled": 1, "Normal Enforcing": 1})
 }
 
 // TestOtherNumbersAreWrittenSlowly changes the number of replicas back and forth, and then for good.
