@@ -46,7 +46,7 @@ func build(ctx context.Context, s source, platforms []*v1.Platform, out, tag str
 	if err := os.RemoveAll(target); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(target, 0o755); err != nil {
+	if err := os.MkdirAll(target, 0o750); err != nil {
 		return err
 	}
 	path, err := layout.Write(target, empty.Index)
@@ -56,33 +56,12 @@ func build(ctx context.Context, s source, platforms []*v1.Platform, out, tag str
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var bills []v1.Image
 	for _, platform := range platforms {
-		file := filepath.Join(out, "tierlimit-"+platform.OS+"-"+platform.Architecture)
-		if err := compile(ctx, s, platform, file); err != nil {
-			return err
-		}
-		image, err := imageOf(s, platform, file)
+		image, bill, err := buildFor(ctx, s, platform, out, reference, stdout)
 		if err != nil {
 			return err
 		}
-		bill, err := billOfMaterials(s, platform, file)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(file+".spdx.json", bill, 0o644); err != nil {
-			return err
-		}
-		attached, err := attach(bill, image)
-		if err != nil {
-			return err
-		}
-		bills = append(bills, attached)
-		if err := tarball.WriteToFile(file+".tar", reference, image); err != nil {
-			return err
-		}
+		bills = append(bills, bill)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
-		if err := report(stdout, platform, file, image); err != nil {
-			return err
-		}
 	}
 	index = mutate.Annotations(index, s.labels()).(v1.ImageIndex)
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": reference.TagStr()})); err != nil {
@@ -98,7 +77,33 @@ func build(ctx context.Context, s source, platforms []*v1.Platform, out, tag str
 		return err
 	}
 	fmt.Fprintf(stdout, "%s: %s\n", target, digest)
-	return os.WriteFile(filepath.Join(out, "digest"), []byte(digest.String()+"\n"), 0o644)
+	return os.WriteFile(filepath.Join(out, "digest"), []byte(digest.String()+"\n"), 0o600)
+}
+
+// buildFor makes the image for one platform and its bill of materials, and writes what is not part of
+// the layout.
+func buildFor(ctx context.Context, s source, platform *v1.Platform, out string, reference name.Tag, stdout io.Writer) (image, bill v1.Image, err error) {
+	file := filepath.Join(out, "tierlimit-"+platform.OS+"-"+platform.Architecture)
+	if err := compile(ctx, s, platform, file); err != nil {
+		return nil, nil, err
+	}
+	if image, err = imageOf(s, platform, file); err != nil {
+		return nil, nil, err
+	}
+	content, err := billOfMaterials(s, platform, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.WriteFile(file+".spdx.json", content, 0o600); err != nil {
+		return nil, nil, err
+	}
+	if bill, err = attach(content, image); err != nil {
+		return nil, nil, err
+	}
+	if err := tarball.WriteToFile(file+".tar", reference, image); err != nil {
+		return nil, nil, err
+	}
+	return image, bill, report(stdout, platform, file, image)
 }
 
 // compile makes the static binary. The same sources and the same Go make the same bytes, in

@@ -57,7 +57,8 @@ const (
 	idleTimeout = 2 * time.Minute
 
 	// MaxConnections is how many connections each server takes at a time. An idle one takes about
-	// 20 KiB, so that these fit into the memory limit of the Deployment. Proxies keep hundreds.
+	// 24 KiB, and one with unfinished headers no more, so that these fit into the memory limit of the
+	// Deployment. Proxies keep hundreds.
 	MaxConnections = 4096
 
 	// DrainTime is how long checks go on being answered after a signal to stop, while callers are
