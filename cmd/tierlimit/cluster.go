@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -48,6 +49,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		// Longer than that of the servers, which are what there is to wait for.
 		GracefulShutdownTimeout: ptr.To(o.shutdownTimeout() + webhookserver.ShutdownMargin),
 		HealthProbeBindAddress:  off, // ours are the same in local mode
+		Cache:                   cache.Options{NewInformer: controller.NewInformer(log.WithName("tiers"))},
 		Metrics: metricsserver.Options{
 			BindAddress:    o.metricsAddress,
 			SecureServing:  true,

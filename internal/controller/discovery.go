@@ -52,6 +52,7 @@ func (d *Discovery) Start(ctx context.Context) error {
 		Scheme:               scheme,
 		DefaultNamespaces:    map[string]cache.Config{d.Namespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: d.Service}),
+		NewInformer:          NewInformer(d.Log),
 	})
 	if err != nil {
 		return fmt.Errorf("counting replicas: %w", err)
