@@ -56,6 +56,12 @@ test: setup ## Install or build what the tests need, then run them all, with the
 	go -C hack/bench test -race -count=1 ./...
 	go -C hack/image test -count=1 -timeout 30m ./...
 
+.PHONY: drills
+drills: setup ## Run the outage drills and print what was observed; `make test` runs them too
+	export KUBEBUILDER_ASSETS
+	KUBEBUILDER_ASSETS=$$(hack/setup-controlplane.sh)
+	go test -v -count=1 -timeout 20m ./internal/drills
+
 # Short for a look before a commit; hours find more.
 FUZZTIME ?= 30s
 

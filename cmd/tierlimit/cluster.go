@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tierlimit/tierlimit/api/v1alpha1"
@@ -47,6 +48,7 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		GracefulShutdownTimeout: ptr.To(o.shutdownTimeout() + webhookserver.ShutdownMargin),
 		HealthProbeBindAddress:  off, // ours are the same in local mode, and have the same bounds
 		Metrics:                 metricsserver.Options{BindAddress: off},
+		Cache:                   cache.Options{NewInformer: controller.NewInformer(log.WithName("tiers"))},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)

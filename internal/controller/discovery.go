@@ -83,7 +83,7 @@ func (d *Discovery) Start(ctx context.Context) error {
 		}
 	}
 	store, controller = toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: d.slices(clientset),
+		ListerWatcher: newSteady(d.slices(clientset), d.Log, awayInterval),
 		ObjectType:    &discoveryv1.EndpointSlice{},
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { update() },

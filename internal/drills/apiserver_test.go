@@ -15,8 +15,7 @@ import (
 	"github.com/tierlimit/tierlimit/internal/redistest"
 )
 
-// TestAPIServerAway takes the API server away for a minute. It is the longest drill by far and the first,
-// so that others run meanwhile.
+// TestAPIServerAway takes the API server away for a minute. Others run meanwhile.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	const perMinute = 120

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func TestClockOfANode(t *testing.T) {
 	launch := func(kubeconfig, ahead string) *processtest.Process {
 		return processtest.Launch(t, skewed, []string{"REDIS_URL=" + server.URL(), "KUBECONFIG=" + kubeconfig, envClock + "=" + ahead}, append([]string{patient}, issuer.flags()...)...)
 	}
+	suspicious := launch(api.config, "-3600")
 	unverified := unverifiedKubeconfig(t, api.config)
 	right, ahead, behind := launch(api.config, "0"), launch(unverified, "3600"), launch(unverified, "-3600")
 	replicas := []*processtest.Process{right, ahead, behind}
@@ -44,6 +46,9 @@ func TestClockOfANode(t *testing.T) {
 		p.AwaitReady()
 	}
 	inForce(t, replicas, "clock")
+	eventually(t, "the log says that the API server's certificate is not valid yet", func() bool {
+		return strings.Contains(suspicious.Log.String(), "not yet valid")
+	})
 
 	exactByRedis(t, replicas, 30)
 

@@ -5,6 +5,7 @@ package drills
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -44,6 +45,11 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard()) // of the test's own control planes
+	// Most of their time drills wait; the longest should not be alone in the end.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "3"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "tierlimit-drills-")
 	if err != nil {
 		panic(err)
