@@ -6,6 +6,7 @@ package charts_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -38,10 +39,10 @@ func helm(t testing.TB, kubeconfig string, args ...string) (stdout, stderr strin
 	cmd := exec.CommandContext(t.Context(), filepath.Join(directory, "helm"), args...)
 	home := t.TempDir()
 	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig}
-	var out, errors bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errors
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()
-	return out.String(), errors.String(), err
+	return out.String(), problems.String(), err
 }
 
 // render returns the manifests of values, given as flags.
@@ -64,7 +65,7 @@ func objects(t testing.TB, manifests string) []object {
 	for {
 		var next object
 		switch err := decoder.Decode(&next); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return result
 		case err != nil:
 			t.Fatalf("%v in\n%s", err, manifests)

@@ -154,13 +154,11 @@ func parseComment(comment string) (block schema, description string, err error) 
 
 // typeOf returns the JSON type of a default.
 func typeOf(node *yaml.Node) string {
-	switch node.Kind {
-	case yaml.MappingNode:
-		return "object"
-	case yaml.SequenceNode:
-		return "array"
-	}
 	switch node.ShortTag() {
+	case "!!map":
+		return "object"
+	case "!!seq":
+		return "array"
 	case "!!bool":
 		return "boolean"
 	case "!!int":
