@@ -38,7 +38,12 @@ func (p *picture) lines(panel panels.Panel, series []panels.Series, b box) {
 			most = max(most, value)
 		}
 	}
-	top, step := scale(most)
+	unit := 1.0
+	if panel.FieldConfig.Defaults.Unit == "bytes" {
+		unit = 1 << 20
+	}
+	top, step := scale(most / unit)
+	top, step = top*unit, step*unit
 	if limit := panel.FieldConfig.Defaults.Max; limit != nil {
 		top, step = *limit, *limit/4
 	}
@@ -206,7 +211,11 @@ func (p *picture) times(plot box) {
 	for at := p.view.From.Truncate(step).Add(step); at.Before(p.view.To); at = at.Add(step) {
 		x := p.x(model.TimeFromUnixNano(at.UnixNano()), plot)
 		fmt.Fprintf(&p.body, `<path d="M%.1f %.1fv%.1f" stroke="%s"/>`+"\n", x, plot.y, plot.h, grid)
-		p.text(x, plot.y+plot.h+15, 11, "normal", "middle", pale, at.UTC().Format("15:04:05"))
+		anchor := "middle"
+		if x+26 > plot.x+plot.w { // it would stick out
+			x, anchor = plot.x+plot.w, "end"
+		}
+		p.text(x, plot.y+plot.h+15, 11, "normal", anchor, pale, at.UTC().Format("15:04:05"))
 	}
 }
 
