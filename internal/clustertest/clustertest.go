@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -63,6 +64,8 @@ func Start() (*Cluster, error) {
 			BinaryAssetsDirectory: assets,
 			CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
 			ErrorIfCRDPathMissing: true,
+			// Beside others on few cores it takes longer than the 20 seconds after which it would be started anew.
+			ControlPlaneStartTimeout: 2 * time.Minute,
 		},
 		assets: assets,
 		dir:    dir,

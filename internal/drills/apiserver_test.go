@@ -73,9 +73,9 @@ func TestAPIServerAway(t *testing.T) {
 		return !a.sent.Before(expiry) && a.enforcement() == "disabled"
 	})
 	note(t, "API server away for %v, 2 replicas: %v", round(back.Sub(stopped)), all.during(stopped, back))
-	note(t, "the last check without limits was sent %v before the kill switch expired, the first with limits %v after",
+	note(t, "the last check without limits was sent %v before the kill switch expired, the first with limits was answered %v after",
 		round(expiry.Sub(last(all.of("s").all(func(a answer) bool { return a.enforcement() == "disabled" })).sent)),
-		round(all.of("s").all(answer.decided)[0].sent.Sub(expiry)))
+		round(all.of("s").all(answer.decided)[0].received.Sub(expiry)))
 	note(t, "a change made when it was back was in force on both replicas %v later", round(took))
 }
 

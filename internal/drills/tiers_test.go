@@ -19,11 +19,95 @@ import (
 	"github.com/tierlimit/tierlimit/internal/redistest"
 )
 
-// TestManyTiers creates 10,000 tiers while checks are made.
-func TestManyTiers(t *testing.T) {
+// TestTiers has the drills with tiers, one after the other on an API server of their own.
+func TestTiers(t *testing.T) {
 	t.Parallel()
-	const tiers = 10_000
 	own := newInstallation(t)
+	t.Run("EditedAllTheTime", func(t *testing.T) { drillEditedTier(t, own) })
+	t.Run("TenThousand", func(t *testing.T) { drillManyTiers(t, own) })
+}
+
+// drillEditedTier edits a tier 100 times a second for 10 seconds. Where the machine takes longer
+// for as many edits, they end after 20.
+func drillEditedTier(t *testing.T, own *installation) {
+	const first = 1000
+	edits := 1000
+	server := redistest.Start(t)
+	own.apply(t, newTier("edited", "", first, 10*first))
+	replicas := own.start(t, 2, server.URL(), patient)
+	inForce(t, replicas, "edited")
+	before, written := replicas[0].Resources(t), own.statusWrites(t)
+	l := newBalancer(t, replicas...).begin(t, 6, 30*time.Millisecond, "tier=edited&user=a", "tier=edited&user=b", "tier=edited&user=c")
+	begin := time.Now()
+	edit := func(n int) error {
+		object := newTier("edited", "", 0, 0)
+		return own.client.Patch(context.Background(), object, client.RawPatch(types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"requests":{"perMinute":%d,"perDay":%d}}}`, first+n, 10*(first+n))))
+	}
+	// Several at a time, so that a slow answer delays no other: which is the last of two is left open, but
+	// for the last of all.
+	var failed atomic.Int64
+	var editors sync.WaitGroup
+	free := make(chan struct{}, 8)
+	for i := 1; i < edits; i++ {
+		if time.Since(begin) > 20*time.Second {
+			edits = i
+			break
+		}
+		time.Sleep(time.Until(begin.Add(time.Duration(i) * 10 * time.Millisecond)))
+		free <- struct{}{}
+		editors.Go(func() {
+			if edit(i) != nil { // beside others it may lose five times in a row
+				failed.Add(1)
+			}
+			<-free
+		})
+	}
+	editors.Wait()
+	if err := edit(edits); err != nil || int(failed.Load()) > edits/2 {
+		t.Errorf("%d of %d edits failed, the last with %v", failed.Load(), edits, err)
+	}
+	edited := time.Now()
+	policy := func(n int) string { return fmt.Sprintf(`"minute";q=%d;w=60, "day";q=%d;w=86400`, n, 10*n) }
+	took := eventually(t, "the last edit is in force on all replicas", func() bool {
+		for _, p := range replicas {
+			if ask(t, p, "tier=edited&user=probe").header.Get("RateLimit-Policy") != policy(first+edits) {
+				return false
+			}
+		}
+		return true
+	})
+	all := l.end()
+	after := replicas[0].Resources(t)
+
+	all.answered(t)
+	all.allDecided(t)
+	existed := map[string]bool{}
+	for i := range edits + 1 {
+		existed[policy(first+i)] = true
+	}
+	all.none(t, "checks by a budget that never existed", func(a answer) bool { return !existed[a.header.Get("RateLimit-Policy")] })
+	seen := map[string]bool{}
+	for _, a := range all {
+		seen[a.header.Get("RateLimit-Policy")] = true
+	}
+	if len(seen) < 3 {
+		t.Errorf("only %d of %d budgets were ever in force", len(seen), edits)
+	}
+	// The status follows as well; generously, and never more than a write by each replica for each edit.
+	writes := own.statusWrites(t) - written
+	if writes > len(replicas)*(edits+1) {
+		t.Errorf("%d writes of status for %d edits", writes, edits)
+	}
+	note(t, "%d edits in %v, 2 replicas: %v; %d of the budgets were met by a check", edits-int(failed.Load()), round(edited.Sub(begin)), all, len(seen))
+	note(t, "the last edit was in force on both %v after it was made; %d writes of status", round(took), writes)
+	note(t, "a replica took %v of a core (%.0f %%) and has %d MiB, %d MiB before", round(after.CPU-before.CPU),
+		100*(after.CPU-before.CPU).Seconds()/time.Since(begin).Seconds(), after.Memory>>20, before.Memory>>20)
+}
+
+// drillManyTiers creates 10,000 tiers while checks are made.
+func drillManyTiers(t *testing.T, own *installation) {
+	const tiers = 10_000
 	server := redistest.Start(t)
 	own.apply(t, newTier("free", "", 1000, 0))
 	replicas := own.start(t, 2, server.URL(), patient)
@@ -90,84 +174,4 @@ func createTiers(t *testing.T, own *installation, n int) {
 	if failed.Load() > 0 {
 		t.Fatalf("%d of %d tiers could not be created", failed.Load(), n)
 	}
-}
-
-// TestTierEditedAllTheTime edits a tier 100 times a second for 10 seconds. Where the machine takes longer
-// for as many edits, they end after 20.
-func TestTierEditedAllTheTime(t *testing.T) {
-	t.Parallel()
-	const first = 1000
-	edits := 1000
-	own := newInstallation(t)
-	server := redistest.Start(t)
-	own.apply(t, newTier("free", "", first, 10*first))
-	replicas := own.start(t, 2, server.URL(), patient)
-	inForce(t, replicas, "free")
-	before, written := replicas[0].Resources(t), own.statusWrites(t)
-	l := newBalancer(t, replicas...).begin(t, 6, 30*time.Millisecond, "user=a", "user=b", "user=c")
-	begin := time.Now()
-	edit := func(n int) error {
-		object := newTier("free", "", 0, 0)
-		return own.client.Patch(context.Background(), object, client.RawPatch(types.MergePatchType,
-			fmt.Appendf(nil, `{"spec":{"requests":{"perMinute":%d,"perDay":%d}}}`, first+n, 10*(first+n))))
-	}
-	// Several at a time, so that a slow answer delays no other: which is the last of two is left open, but
-	// for the last of all.
-	var failed atomic.Int64
-	var editors sync.WaitGroup
-	free := make(chan struct{}, 8)
-	for i := 1; i < edits; i++ {
-		if time.Since(begin) > 20*time.Second {
-			edits = i
-			break
-		}
-		time.Sleep(time.Until(begin.Add(time.Duration(i) * 10 * time.Millisecond)))
-		free <- struct{}{}
-		editors.Go(func() {
-			if edit(i) != nil { // beside others it may lose five times in a row
-				failed.Add(1)
-			}
-			<-free
-		})
-	}
-	editors.Wait()
-	if err := edit(edits); err != nil || int(failed.Load()) > edits/2 {
-		t.Errorf("%d of %d edits failed, the last with %v", failed.Load(), edits, err)
-	}
-	edited := time.Now()
-	policy := func(n int) string { return fmt.Sprintf(`"minute";q=%d;w=60, "day";q=%d;w=86400`, n, 10*n) }
-	took := eventually(t, "the last edit is in force on all replicas", func() bool {
-		for _, p := range replicas {
-			if ask(t, p, "user=probe").header.Get("RateLimit-Policy") != policy(first+edits) {
-				return false
-			}
-		}
-		return true
-	})
-	all := l.end()
-	after := replicas[0].Resources(t)
-
-	all.answered(t)
-	all.allDecided(t)
-	existed := map[string]bool{}
-	for i := range edits + 1 {
-		existed[policy(first+i)] = true
-	}
-	all.none(t, "checks by a budget that never existed", func(a answer) bool { return !existed[a.header.Get("RateLimit-Policy")] })
-	seen := map[string]bool{}
-	for _, a := range all {
-		seen[a.header.Get("RateLimit-Policy")] = true
-	}
-	if len(seen) < 3 {
-		t.Errorf("only %d of %d budgets were ever in force", len(seen), edits)
-	}
-	// The status follows as well; generously, and never more than a write by each replica for each edit.
-	writes := own.statusWrites(t) - written
-	if writes > len(replicas)*(edits+1) {
-		t.Errorf("%d writes of status for %d edits", writes, edits)
-	}
-	note(t, "%d edits in %v, 2 replicas: %v; %d of the budgets were met by a check", edits-int(failed.Load()), round(edited.Sub(begin)), all, len(seen))
-	note(t, "the last edit was in force on both %v after it was made; %d writes of status", round(took), writes)
-	note(t, "a replica took %v of a core (%.0f %%) and has %d MiB, %d MiB before", round(after.CPU-before.CPU),
-		100*(after.CPU-before.CPU).Seconds()/time.Since(begin).Seconds(), after.Memory>>20, before.Memory>>20)
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/tierlimit/tierlimit/internal/redistest"
 )
 
-// patience bounds how long a process may take to be ready. With the race detector, beside others
-// on few cores, that is seconds.
-const patience = time.Minute
+// patience bounds how long a process may take to be ready. With the race detector and many tiers, beside
+// others on few cores, that can be most of a minute.
+const patience = 3 * time.Minute
 
 // own are the variables that the program reads. A process has none of them from the test's
 // environment.
