@@ -78,7 +78,7 @@ var oversized = map[string]struct{ reason, request, want string }{
 	"EndlessLine":    {"a line that does not end is not waited for", strings.Repeat("G", 1<<20), "431"},
 	"TwoLengths":     {"who is right could be used to smuggle a request", "POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "400"},
 	"Encoding":       {"an encoding that is not known has no end", "POST /check HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", "501"},
-	"Preface":        {"HTTP/2 is not spoken here", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505"},
+	"Preface":        {"HTTP/2 is not spoken here: it is a method and a path that nobody has", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "4"},
 	"NoHost":         {"not HTTP/1.1", "GET /check HTTP/1.1\r\n\r\n", "400"},
 	"ControlInValue": {"not HTTP", "GET /check HTTP/1.1\r\nHost: x\r\nX-A: a\x00b\r\n\r\n", "400"},
 }
@@ -200,8 +200,8 @@ func TestPipelining(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	p := start(t, nil, "--tiers", "config/samples")
 	dial := plainly(strings.TrimPrefix(p.check, "http://"))
-	ask := func(connection net.Conn) bool {
-		fmt.Fprint(connection, "GET /check?tier=enterprise&user=u HTTP/1.1\r\nHost: x\r\n\r\n")
+	ask := func(connection net.Conn, user int) bool {
+		fmt.Fprintf(connection, "GET /check?tier=enterprise&user=u%d HTTP/1.1\r\nHost: x\r\n\r\n", user)
 		_ = connection.SetReadDeadline(time.Now().Add(30 * time.Second))
 		status := make([]byte, len("HTTP/1.1 200"))
 		_, err := io.ReadFull(connection, status)
@@ -211,7 +211,7 @@ func TestManyConnections(t *testing.T) {
 	for i := range webhookserver.MaxConnections {
 		connection := dial(t)
 		open = append(open, connection)
-		if !ask(connection) { // so that it is idle, and not closed for its silence
+		if !ask(connection, i) { // so that it is idle, and not closed for its silence
 			t.Fatalf("connection %d is not answered", i)
 		}
 	}

@@ -80,7 +80,7 @@ func imageOf(s source, platform *v1.Platform, file string) (v1.Image, error) {
 
 // layerOf returns a layer with the binary and nothing else.
 func layerOf(s source, file string) (v1.Layer, error) {
-	content, err := os.ReadFile(file) //nolint:gosec // G304: the file that compile has written
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

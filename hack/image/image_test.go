@@ -6,6 +6,7 @@ package main
 import (
 	"debug/elf"
 	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -91,7 +92,7 @@ func TestImage(t *testing.T) {
 	makeTarget(t, dir, "image")
 	makeTarget(t, other, "image", "PLATFORMS=linux/amd64")
 
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	makeTarget(t, dir, "image-push", "IMAGE="+host+"/tierlimit:v0.9.0")

@@ -29,7 +29,7 @@ func billOfMaterials(s source, platform *v1.Platform, file string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(file) //nolint:gosec // G304: the file that compile has written
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
