@@ -125,9 +125,9 @@ func TestProgramTakesArguments(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, output)
 	}
-	run := func(t *testing.T, args []string) (int, string) {
+	run := func(t *testing.T, args []string, environment ...string) (int, string) {
 		program := exec.CommandContext(t.Context(), binary, args...)
-		program.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + filepath.Join(t.TempDir(), "none"), "REDIS_URL=redis://127.0.0.1:1"}
+		program.Env = slices.Concat(environment, []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + filepath.Join(t.TempDir(), "none"), "REDIS_URL=redis://127.0.0.1:1"})
 		output, err := program.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {
@@ -140,8 +140,15 @@ func TestProgramTakesArguments(t *testing.T) {
 		if shape == "everything" {
 			name = "limiter"
 		}
-		args := arguments(t, find(t, render(t, "-f", valuesOf(shape)), "Deployment", name))
-		if code, output := run(t, args); code != 1 || !strings.Contains(output, "no access to a cluster") {
+		deployment := find(t, render(t, "-f", valuesOf(shape)), "Deployment", name)
+		args := arguments(t, deployment)
+		var environment []string
+		for _, variable := range at(container(t, deployment), "env").([]any) {
+			if value, plain := at(variable, "value").(string); plain {
+				environment = append(environment, at(variable, "name").(string)+"="+value)
+			}
+		}
+		if code, output := run(t, args, environment...); code != 1 || !strings.Contains(output, "no access to a cluster") {
 			t.Errorf("%s: %v: code %d, %s; it should get as far as looking for a cluster", shape, args, code, output)
 		}
 	}
@@ -150,14 +157,20 @@ func TestProgramTakesArguments(t *testing.T) {
 	}
 }
 
-func arguments(t *testing.T, deployment object) []string {
+// container returns the one container of a Deployment.
+func container(t *testing.T, deployment object) object {
 	t.Helper()
 	containers, _ := at(deployment, "spec", "template", "spec", "containers").([]any)
 	if len(containers) != 1 {
 		t.Fatalf("containers: %v", containers)
 	}
+	return containers[0].(object)
+}
+
+func arguments(t *testing.T, deployment object) []string {
+	t.Helper()
 	var result []string
-	for _, arg := range at(containers[0], "args").([]any) {
+	for _, arg := range at(container(t, deployment), "args").([]any) {
 		result = append(result, arg.(string))
 	}
 	return result
