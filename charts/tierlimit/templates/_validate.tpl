@@ -12,7 +12,7 @@ which may hold a password. */}}
 
 {{- define "tierlimit.validate.install" -}}
 {{- if not .Values.image.repository }}
-- 'image.repository is not set: build the image (make image IMAGE=registry.example/tierlimit:{{ .Chart.AppVersion }}), push it, and give its name without the tag'
+- 'image.repository is not set: build and push the image (make image, then make image-push IMAGE=registry.example/tierlimit:{{ .Chart.AppVersion }}), and give its name without the tag'
 {{- end }}
 {{- if and .Values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .Values.image.digest)) }}
 - 'image.digest is not a digest: write sha256: and 64 hexadecimal digits, or use image.tag'
