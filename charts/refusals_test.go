@@ -37,7 +37,7 @@ func TestRefusals(t *testing.T) {
 		"ResourcesSection": {"on the level of requests and limits", []string{secret, "resources.request.cpu=1"}, []string{"'/resources'", "'request'"}},
 
 		// By the template.
-		"NoImage":         {"there is no public image", []string{secret, "image.repository="}, []string{"image.repository is not set: build the image"}},
+		"NoImage":         {"there is no public image", []string{secret, "image.repository="}, []string{"image.repository is not set: build and push the image"}},
 		"Digest":          {"it would only show at the nodes", []string{secret, "image.digest=abc"}, []string{"image.digest is not a digest: write sha256:"}},
 		"NoRedis":         {"one is needed", nil, []string{"no Redis: set redis.existingSecret.name"}},
 		"TwoRedis":        {"only one can be used", []string{secret, "redis.url=redis://:SESAME@redis"}, []string{"redis.url and redis.existingSecret.name are set", "leave one"}},

@@ -48,7 +48,7 @@ func drillEditedTier(t *testing.T, own *installation) {
 	// for the last of all.
 	var failed atomic.Int64
 	var editors sync.WaitGroup
-	free := make(chan struct{}, 8)
+	free := make(chan struct{}, 3)
 	for i := 1; i < edits; i++ {
 		if time.Since(begin) > 20*time.Second {
 			edits = i
