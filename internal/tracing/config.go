@@ -131,7 +131,7 @@ func validateEndpoint(name, value string) error {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return fmt.Errorf("%s is not a URL of an OTLP receiver: use http://HOST:PORT or https://HOST:PORT, such as http://otel-collector:4318 (%s) or http://otel-collector:4317 (%s)", name, protocolHTTP, protocolGRPC)
 	case u.User != nil:
-		return fmt.Errorf("%s holds a user or a password, which would not be sent: use OTEL_EXPORTER_OTLP_HEADERS, such as authorization=Basic%%20...", name)
+		return fmt.Errorf("%s holds a user or a password, which would not be sent: use OTEL_EXPORTER_OTLP_HEADERS for them", name)
 	}
 	return nil
 }
