@@ -31,4 +31,4 @@ if grep -q '^  Module: ' "$built/findings"; then
 	exit 1
 fi
 echo "vulncheck: nothing is known of the modules. Build releases with a Go in which these are fixed:"
-sed -n 's/^Vulnerability #[0-9]*: /  /p; s/^    Found in: /    found in /p; s/^    Fixed in: /    fixed in /p' "$built/findings"
+awk '/^Vulnerability #/ {id = $3} /^    Found in: / {found = $3} /^    Fixed in: / {print "  " id ": " found ", fixed in " $3}' "$built/findings"

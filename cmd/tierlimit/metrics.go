@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof" // it registers with http.DefaultServeMux too, which nothing here serves
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-
-	"github.com/tierlimit/tierlimit/internal/webhookserver"
 )
 
 // metricsHandler answers /metrics and, with --pprof, /debug/pprof.
@@ -26,21 +23,12 @@ func metricsHandler(profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
 	if profiles {
-		mux.HandleFunc("/debug/pprof/", inItsTime(pprof.Index))
-		mux.HandleFunc("/debug/pprof/profile", inItsTime(pprof.Profile))
-		mux.HandleFunc("/debug/pprof/trace", inItsTime(pprof.Trace))
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 		// Not /debug/pprof/cmdline: a flag may hold the password of Redis.
 	}
 	return mux
-}
-
-// inItsTime lets a profile take as long as an answer may: the end of the time in which a request is
-// read would else be taken for a caller that has left.
-func inItsTime(handler http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(webhookserver.WriteTimeout))
-		handler(w, r)
-	}
 }
 
 // withMetrics adds the server of /metrics in local mode, unless it is off.

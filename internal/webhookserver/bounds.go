@@ -47,10 +47,10 @@ const (
 	// minPingInterval is how often at the most Envoy may ask whether a gRPC connection is alive.
 	minPingInterval = 5 * time.Second
 
-	// WriteTimeout bounds an answer from the end of the request's headers on, and a check over gRPC:
+	// writeTimeout bounds an answer from the end of the request's headers on, and a check over gRPC:
 	// the longest that a check can be made to wait for whoever identifies the caller and for Redis,
 	// and time to send a few hundred bytes.
-	WriteTimeout = identity.MaxTimeout + limiter.MaxTimeout + 5*time.Second
+	writeTimeout = identity.MaxTimeout + limiter.MaxTimeout + 5*time.Second
 
 	// idleTimeout is longer than the 60 seconds for which proxies usually keep an idle connection,
 	// so that it is the proxy that closes it and no request meets a closing connection.
@@ -82,7 +82,7 @@ func NewHTTPServer(handler http.Handler) *http.Server {
 		MaxHeaderBytes:               maxHeaderBytes,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 WriteTimeout,
+		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 	}
 }

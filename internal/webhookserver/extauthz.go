@@ -32,7 +32,7 @@ type extAuthz struct {
 }
 
 // NewGRPCServer returns a server with this package's limits that answers checks over gRPC.
-func (h *Handler) NewGRPCServer() *grpc.Server { return h.newGRPCServer(WriteTimeout) }
+func (h *Handler) NewGRPCServer() *grpc.Server { return h.newGRPCServer(writeTimeout) }
 
 // newGRPCServer returns a server that ends a check after some time, whatever part of it has come by
 // then. The deadline that the caller sets may be none.

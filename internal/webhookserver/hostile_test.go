@@ -129,7 +129,7 @@ func (c grpcConnection) await(what string, wanted func(http2.Frame) bool) http2.
 }
 
 func TestGRPCAnnouncesItsBounds(t *testing.T) {
-	c := connectGRPC(t, WriteTimeout)
+	c := connectGRPC(t, writeTimeout)
 	c.begin()
 	settings := c.await("the settings", func(f http2.Frame) bool {
 		s, ok := f.(*http2.SettingsFrame)
@@ -163,7 +163,7 @@ func ended(stream uint32) func(http2.Frame) bool {
 }
 
 func TestGRPCRefusesTooManyStreams(t *testing.T) {
-	c := connectGRPC(t, WriteTimeout)
+	c := connectGRPC(t, writeTimeout)
 	c.begin()
 	go func() {
 		for i := range uint32(maxStreams) {
@@ -183,7 +183,7 @@ func TestGRPCRefusesLargeHeaders(t *testing.T) {
 		"Beyond": {"more is an attack or a fault", maxHeaderBytes + 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := connectGRPC(t, WriteTimeout)
+			c := connectGRPC(t, writeTimeout)
 			go func() {
 				c.begin("x-a", strings.Repeat("~", tc.bytes)) // Huffman coding does not shorten it
 				_ = c.WriteData(1, true, make([]byte, 5))     // an empty message
@@ -227,7 +227,7 @@ func TestGRPCEndsAnUnfinishedCheck(t *testing.T) {
 }
 
 func TestGRPCEndsTooManyPings(t *testing.T) {
-	c := connectGRPC(t, WriteTimeout)
+	c := connectGRPC(t, writeTimeout)
 	c.begin()
 	go func() {
 		for range 100 {
@@ -246,7 +246,7 @@ func TestGRPCEndsConnectionsWithoutHTTP2(t *testing.T) {
 	for name, first := range map[string]string{"Silence": "", "HTTP1": "GET /check HTTP/1.1\r\nHost: x\r\n\r\n", "HalfAPreface": http2.ClientPreface[:10]} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := connectGRPC(t, WriteTimeout)
+			c := connectGRPC(t, writeTimeout)
 			if _, err := io.WriteString(c.Conn, first); err != nil {
 				t.Fatal(err)
 			}
