@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -105,10 +106,11 @@ func (d *Discovery) answered(o *other, latest uint64, lacking map[types.UID]bool
 		if o.failures == failuresToLog {
 			d.Log.Error(err, "a replica cannot be asked what it has loaded", "replica", o.name())
 		}
-		if o.stopping { // then it has stopped, and is only asked again for what is new
+		gone := o.stopping && (nobodyThere(err) || o.failures >= failuresToLog)
+		if gone { // it has stopped, and is only asked again for what is new
 			o.asked, o.lacking = latest, nil
 		}
-		if o.failures == 1 || o.stopping {
+		if o.failures == 1 || gone {
 			d.changed()
 		}
 		return
@@ -124,6 +126,12 @@ func (d *Discovery) answered(o *other, latest uint64, lacking map[types.UID]bool
 	if news {
 		d.changed()
 	}
+}
+
+// nobodyThere returns whether an error says that nobody listens any more. One that is about to stop and
+// only slow still answers checks.
+func nobodyThere(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
 // askAll asks a replica for tiers and returns which of them it lacks.
@@ -194,8 +202,8 @@ func (d *Discovery) ask(ctx context.Context, address string, part []want) (loade
 	if response.StatusCode != http.StatusOK {
 		return loadedAnswer{}, fmt.Errorf("http://%s%s answers %s", address, LoadedPath, response.Status)
 	}
-	var answer loadedAnswer
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxLoadedBytes)).Decode(&answer); err != nil {
+	answer, err := readAnswer(io.LimitReader(response.Body, maxLoadedBytes), question)
+	if err != nil {
 		return loadedAnswer{}, fmt.Errorf("http://%s%s answers something else: %w", address, LoadedPath, err)
 	}
 	return answer, nil

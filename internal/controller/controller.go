@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -46,17 +47,19 @@ type Reconciler struct {
 	// Discovery knows the other replicas. Without it this one reports, and takes itself for the only one.
 	Discovery *Discovery
 
-	now       func() time.Time
-	reported  map[types.UID]*lastReport
-	term      uint64 // of the view by which was reported last
-	numbers   uint64 // the largest that a generation was given
-	minorLeft int    // how many more minor changes may be written this time
+	now      func() time.Time
+	reported map[types.UID]*lastReport
+	term     uint64        // of the view by which was reported last
+	numbers  uint64        // the largest that a generation was given
+	minors   *rate.Limiter // of minor changes
+	writing  time.Duration // spent in writes this time
 }
 
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.now = time.Now
 	r.reported = map[types.UID]*lastReport{}
+	r.minors = newMinors()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		Watches(&v1alpha1.RateLimitTier{}, handler.EnqueueRequestsFromMapFunc(

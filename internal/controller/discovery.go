@@ -78,6 +78,8 @@ func (d *Discovery) Start(ctx context.Context) error {
 		controller toolscache.Controller
 	)
 	update := func() {
+		d.mu.Lock() // around the list too: an earlier one must not come later
+		defer d.mu.Unlock()
 		if controller.HasSynced() { // before, some may be missing
 			d.update(endpointsOf(store.List()))
 		}
@@ -91,12 +93,15 @@ func (d *Discovery) Start(ctx context.Context) error {
 			DeleteFunc: func(any) { update() },
 		},
 	})
+	synced := make(chan struct{})
 	go func() {
+		defer close(synced)
 		if toolscache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
 			update() // a Service without slices has no events
 		}
 	}()
 	controller.RunWithContext(ctx)
+	<-synced
 	return nil
 }
 
@@ -167,10 +172,8 @@ func (d *Discovery) changed() {
 	}
 }
 
-// update takes in the endpoints as they are now.
+// update takes in the endpoints as they are now. The lock is held.
 func (d *Discovery) update(endpoints []endpoint) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	ready := 0
 	for i := range endpoints {
 		if !endpoints[i].stopping {

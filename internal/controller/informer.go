@@ -5,6 +5,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -74,7 +76,18 @@ func whileAway[T any](ctx context.Context, s *steady, ask func() (T, error)) (T,
 }
 
 // away returns whether an error says that no API server has answered. Its own answers have a reason; a load
-// balancer in front of none has 503.
+// balancer in front of none has 502, 503 or 504.
 func away(err error) bool {
-	return err != nil && (apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsServiceUnavailable(err))
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
+	}
+	switch status.Status().Code {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return status.Status().Reason == metav1.StatusReasonUnknown
 }

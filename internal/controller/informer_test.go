@@ -32,6 +32,7 @@ func TestSteadyWaitsOnlyForWhoIsAway(t *testing.T) {
 		"Answers":      {reason: "Nothing is repeated.", asked: 1},
 		"Away":         {reason: "It is asked again until it answers, and the log says so once.", errs: []error{syscall.ECONNREFUSED, syscall.ECONNREFUSED, syscall.ECONNRESET}, asked: 4, lines: 2},
 		"LoadBalancer": {reason: "A load balancer without an API server answers for it.", errs: []error{apierrors.NewServiceUnavailable("no backend")}, asked: 2, lines: 2},
+		"BadGateway":   {reason: "Another one does so in its own words.", errs: []error{statusError(502), statusError(504)}, asked: 3, lines: 2},
 		"Error":        {reason: "What the API server says is for the informer.", errs: []error{refused}, asked: 1, want: refused},
 		"AwayAndError": {reason: "That goes for one that is back, too.", errs: []error{syscall.ECONNREFUSED, refused}, asked: 2, want: refused, lines: 2},
 	}
@@ -64,6 +65,11 @@ func TestSteadyWaitsOnlyForWhoIsAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// statusError is what the client library makes of an answer that is no Kubernetes Status.
+func statusError(code int) error {
+	return apierrors.NewGenericServerResponse(code, "get", v1alpha1.GroupVersion.WithResource("ratelimittiers").GroupResource(), "", "", 0, true)
 }
 
 func TestSteadyEndsWithItsContext(t *testing.T) {

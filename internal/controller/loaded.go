@@ -37,6 +37,8 @@ type loadedQuestion struct {
 
 // loadedAnswer is what it says.
 type loadedAnswer struct {
+	// Asked is how many tiers it was asked about. It tells the answer from that of something else.
+	Asked int `json:"asked"`
 	// Lacking are the names of the tiers that it does not have in force: in that generation or a later one.
 	Lacking []string `json:"lacking,omitempty"`
 	// Disabled is whether RATE_LIMIT_DISABLED is set in it.
@@ -65,7 +67,7 @@ func LoadedHandler(table *tier.Table, disabled bool) http.Handler {
 			http.Error(w, err.Error(), code)
 			return
 		}
-		answer := loadedAnswer{Disabled: disabled}
+		answer := loadedAnswer{Asked: len(question.Tiers), Disabled: disabled}
 		for _, asked := range question.Tiers {
 			if t := table.Lookup(asked.Name); t == nil || t.UID != asked.UID || t.Generation < asked.Generation {
 				answer.Lacking = append(answer.Lacking, asked.Name)
@@ -81,14 +83,45 @@ func readQuestion(body io.Reader) (loadedQuestion, error) {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
 	var question loadedQuestion
-	if err := decoder.Decode(&question); err != nil {
-		return loadedQuestion{}, fmt.Errorf("the question cannot be read: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		if err == nil {
-			err = errors.New("there is more behind it")
-		}
+	if err := readOne(decoder, &question); err != nil {
 		return loadedQuestion{}, fmt.Errorf("the question cannot be read: %w", err)
 	}
 	return question, nil
+}
+
+// readAnswer reads one answer to a question and nothing else. Fields that are not known may be those of
+// a newer replica.
+func readAnswer(body io.Reader, question loadedQuestion) (loadedAnswer, error) {
+	var answer loadedAnswer
+	if err := readOne(json.NewDecoder(body), &answer); err != nil {
+		return loadedAnswer{}, err
+	}
+	if answer.Asked != len(question.Tiers) {
+		return loadedAnswer{}, fmt.Errorf("it speaks of %d tiers and was asked about %d", answer.Asked, len(question.Tiers))
+	}
+	asked := make(map[string]bool, len(question.Tiers))
+	for i := range question.Tiers {
+		asked[question.Tiers[i].Name] = true
+	}
+	for _, name := range answer.Lacking {
+		if !asked[name] {
+			return loadedAnswer{}, errors.New("it speaks of a tier that it was not asked about")
+		}
+	}
+	return answer, nil
+}
+
+// readOne reads one value and nothing behind it.
+func readOne(decoder *json.Decoder, value any) error {
+	if err := decoder.Decode(value); err != nil {
+		return err
+	}
+	_, err := decoder.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil:
+		return errors.New("there is more behind it")
+	}
+	return err
 }

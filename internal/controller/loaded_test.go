@@ -29,6 +29,34 @@ func loadedTable() *tier.Table {
 	return &table
 }
 
+// TestOnlyAnAnswerCounts has something else answer, on the address of a Pod that is gone for example: it must
+// not pass for a replica that has everything.
+func TestOnlyAnAnswerCounts(t *testing.T) {
+	question := loadedQuestion{Tiers: []tierRef{{Name: "free"}, {Name: "pro"}}}
+	for name, tc := range map[string]struct {
+		reason, body string
+		lacking      []string
+		refused      bool
+	}{
+		"All":        {reason: "it has both", body: `{"asked":2}`},
+		"Lacking":    {reason: "it has one", body: `{"asked":2,"lacking":["pro"]}`, lacking: []string{"pro"}},
+		"Newer":      {reason: "a later version may say more", body: `{"asked":2,"since":"x"}`},
+		"Null":       {reason: "nobody says so", body: `null`, refused: true},
+		"Other":      {reason: "the health of something else", body: `{"status":"ok"}`, refused: true},
+		"Fewer":      {reason: "an answer to another question", body: `{"asked":1}`, refused: true},
+		"NotAsked":   {reason: "an answer to another question", body: `{"asked":2,"lacking":["other"]}`, refused: true},
+		"More":       {reason: "two answers", body: `{"asked":2}{"asked":2}`, refused: true},
+		"Unfinished": {reason: "cut off", body: `{"asked":2,`, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := readAnswer(strings.NewReader(tc.body), question)
+			if (err != nil) != tc.refused || !slices.Equal(got.Lacking, tc.lacking) {
+				t.Errorf("%s: %+v, %v", tc.reason, got, err)
+			}
+		})
+	}
+}
+
 func TestLoadedHandler(t *testing.T) {
 	large := `{"tiers":[` + strings.Repeat(`{"name":"free","uid":"u1","generation":3},`, 30_000) + `{}]}`
 	for name, tc := range map[string]struct {
@@ -39,13 +67,13 @@ func TestLoadedHandler(t *testing.T) {
 		code         int
 		want         string
 	}{
-		"Has":          {reason: "that generation", body: `{"tiers":[{"name":"free","uid":"u1","generation":3}]}`, code: 200, want: `{}`},
-		"HasLater":     {reason: "whoever asks is late", body: `{"tiers":[{"name":"free","uid":"u1","generation":2}]}`, code: 200, want: `{}`},
-		"Earlier":      {reason: "it answers by an earlier spec", body: `{"tiers":[{"name":"free","uid":"u1","generation":4}]}`, code: 200, want: `{"lacking":["free"]}`},
-		"Recreated":    {reason: "a tier of the same name that is another", body: `{"tiers":[{"name":"free","uid":"u2","generation":1}]}`, code: 200, want: `{"lacking":["free"]}`},
-		"Unknown":      {reason: "it has never seen it", body: `{"tiers":[{"name":"pro","uid":"u3","generation":1},{"name":"free","uid":"u1","generation":3}]}`, code: 200, want: `{"lacking":["pro"]}`},
-		"Nothing":      {reason: "a question about nothing", body: `{}`, code: 200, want: `{}`},
-		"Disabled":     {reason: "whatever is in force lets everything pass", body: `{}`, disabled: true, code: 200, want: `{"disabled":true}`},
+		"Has":          {reason: "that generation", body: `{"tiers":[{"name":"free","uid":"u1","generation":3}]}`, code: 200, want: `{"asked":1}`},
+		"HasLater":     {reason: "whoever asks is late", body: `{"tiers":[{"name":"free","uid":"u1","generation":2}]}`, code: 200, want: `{"asked":1}`},
+		"Earlier":      {reason: "it answers by an earlier spec", body: `{"tiers":[{"name":"free","uid":"u1","generation":4}]}`, code: 200, want: `{"asked":1,"lacking":["free"]}`},
+		"Recreated":    {reason: "a tier of the same name that is another", body: `{"tiers":[{"name":"free","uid":"u2","generation":1}]}`, code: 200, want: `{"asked":1,"lacking":["free"]}`},
+		"Unknown":      {reason: "it has never seen it", body: `{"tiers":[{"name":"pro","uid":"u3","generation":1},{"name":"free","uid":"u1","generation":3}]}`, code: 200, want: `{"asked":2,"lacking":["pro"]}`},
+		"Nothing":      {reason: "a question about nothing", body: `{}`, code: 200, want: `{"asked":0}`},
+		"Disabled":     {reason: "whatever is in force lets everything pass", body: `{}`, disabled: true, code: 200, want: `{"asked":0,"disabled":true}`},
 		"NotYet":       {reason: "it would have everything lacking", body: `{}`, table: new(tier.Table), code: 503, want: "the tiers have not been loaded yet"},
 		"GET":          {reason: "a question has a body", method: http.MethodGet, code: 405, want: "use POST"},
 		"Empty":        {reason: "no question", body: ``, code: 400, want: "the question cannot be read: EOF"},

@@ -6,11 +6,13 @@ package controller
 import (
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/tierlimit/tierlimit/api/v1alpha1"
+	"github.com/tierlimit/tierlimit/internal/tier"
 )
 
 const (
@@ -20,12 +22,16 @@ const (
 	// settleTime is how long numbers and names of replicas must have rested before a status is written for
 	// them alone.
 	settleTime = 5 * time.Second
-	// minorsAtOnce and minorPause bound such writes to 100 a second.
-	minorsAtOnce, minorPause = 20, 200 * time.Millisecond
+	// minorsPerSecond and minorsAtOnce bound such writes; minorPause is when to try again.
+	minorsPerSecond, minorsAtOnce = 100, 20
+	minorPause                    = 200 * time.Millisecond
 	// firstPatience is how long a status by which somebody else has overwritten this replica's is left
-	// standing.
-	firstPatience = time.Second
+	// standing, at first and at the most.
+	firstPatience, lastPatience = time.Second, 10 * time.Minute
 )
+
+// newMinors returns what bounds the writes of minor changes.
+func newMinors() *rate.Limiter { return rate.NewLimiter(minorsPerSecond, minorsAtOnce) }
 
 // lastReport is what this replica knows of the report on a tier.
 type lastReport struct {
@@ -45,12 +51,10 @@ type lastReport struct {
 	// behindSince is since when some replica has lagged behind; the zero time if none does.
 	behindSince time.Time
 
-	// trueOf is the resource version of which status was found to be what it should be, of a generation
-	// that is in force everywhere; "" if none was.
+	// trueOf is the resource version of which status was found to be what it should be; "" if none was.
 	trueOf string
-	// killed is whether a kill switch was engaged then, and seen what there was to see of the replicas.
-	killed bool
-	seen   summary
+	// basis is what that depended on.
+	basis basis
 
 	// overwritten is since when somebody else says something else; the zero time if nobody does.
 	overwritten time.Time
@@ -58,13 +62,30 @@ type lastReport struct {
 	patience time.Duration
 }
 
-// summary is what the status of a tier that is in force everywhere tells of the replicas.
-type summary struct {
+// basis is everything beside the object that its status depends on.
+type basis struct {
 	replicas, disabled int
 	unreadable         string
+	progress           progress
+	killed             bool
+	invalid            string
+	lastGood           *tier.Tier // of a spec that cannot be used
 }
 
-func (v *view) summary() summary { return summary{v.replicas, v.disabled, v.unreadable} }
+// basisOf returns what a status depends on at a moment.
+func basisOf(o outcome, v *view, p *progress, now time.Time) basis {
+	b := basis{replicas: v.replicas, disabled: v.disabled, unreadable: v.unreadable, progress: *p, killed: o.engagedAt(now)}
+	if o.invalid != nil {
+		b.invalid, b.lastGood = o.invalid.Error(), o.inForce
+	}
+	return b
+}
+
+// same returns whether a status depends on the same as another.
+func (b *basis) same(other *basis) bool {
+	return b.replicas == other.replicas && b.disabled == other.disabled && b.unreadable == other.unreadable &&
+		b.killed == other.killed && b.invalid == other.invalid && b.lastGood == other.lastGood && b.progress.same(&other.progress)
+}
 
 // noteProgress notes since when a replica has lagged behind.
 func (l *lastReport) noteProgress(p *progress, now time.Time) {
@@ -76,24 +97,18 @@ func (l *lastReport) noteProgress(p *progress, now time.Time) {
 }
 
 // found notes that a status is as it should be.
-func (l *lastReport) found(version string, o outcome, status v1alpha1.RateLimitTierStatus, p *progress, seen summary, now time.Time) {
+func (l *lastReport) found(version string, status v1alpha1.RateLimitTierStatus, on basis) {
 	l.status, l.overwritten, l.base = status, time.Time{}, ""
-	l.trueOf, l.killed, l.seen = "", o.engagedAt(now), seen
-	if p.everywhere() {
-		l.trueOf = version
-	}
+	l.trueOf, l.basis = version, on
 	if isReady(status) {
 		l.announced = l.generation
 	}
 }
 
 // stillTrue returns whether a status that was as it should be cannot have ceased to be so: of thousands
-// of tiers that is nearly every one, each time. It depends on the object and on what is seen of the
-// replicas, and else only on a kill switch that expires; on the last good tier too if the spec cannot
-// be used.
-func (l *lastReport) stillTrue(object *v1alpha1.RateLimitTier, o outcome, p *progress, seen summary, now time.Time) bool {
-	return l.trueOf != "" && l.trueOf == object.ResourceVersion && o.invalid == nil && p.everywhere() &&
-		l.seen == seen && l.killed == o.engagedAt(now)
+// of tiers that is nearly every one, each time, also while a replica lags behind.
+func (l *lastReport) stillTrue(object *v1alpha1.RateLimitTier, on *basis) bool {
+	return l.trueOf != "" && l.trueOf == object.ResourceVersion && l.basis.same(on)
 }
 
 // postpone returns for how long to leave a status as it is, although it should be another; 0 to write it
@@ -103,24 +118,34 @@ func (r *Reconciler) postpone(object *v1alpha1.RateLimitTier, status *v1alpha1.R
 		if wait := max(l.written.Add(settleTime).Sub(now), v.restsSince.Add(settleTime).Sub(now)); wait > 0 {
 			return wait
 		}
-		if r.minorLeft == 0 {
-			return minorPause
-		}
 		if !news {
 			if wait := l.leaveStanding(now); wait > 0 {
 				return wait
 			}
 		}
-		r.minorLeft--
+		if !r.minors.AllowN(now, 1) {
+			return minorPause
+		}
 		return 0
 	}
 	if wait := l.behindSince.Add(grace).Sub(now); !l.behindSince.IsZero() && wait > 0 {
 		return wait
 	}
-	if !news && reportedByAnother(object) {
+	if !news && reportedByAnother(object) && !promisesTooMuch(object.Status, *status) {
 		return l.leaveStanding(now)
 	}
 	return 0
+}
+
+// promisesTooMuch returns whether a status says that a tier is in force everywhere, or that it is
+// enforced, where another knows better. People act on these, so they do not stand for a moment more.
+func promisesTooMuch(says, knows v1alpha1.RateLimitTierStatus) bool {
+	for _, conditionType := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionEnforcing} {
+		if meta.IsStatusConditionTrue(says.Conditions, conditionType) && !meta.IsStatusConditionTrue(knows.Conditions, conditionType) {
+			return true
+		}
+	}
+	return false
 }
 
 // leaveStanding returns for how long to leave a status alone by which somebody else has overwritten
@@ -128,14 +153,15 @@ func (r *Reconciler) postpone(object *v1alpha1.RateLimitTier, status *v1alpha1.R
 // another takes over, and several where they do not know of each other: without --service, while
 // EndpointSlices cannot be read, or with two installations in a cluster. If these differ, in
 // RATE_LIMIT_DISABLED or in how many replicas there are, writing it back at once would be answered in
-// kind, for ever. So they take turns, and the time doubles with each.
+// kind, for ever. So they take turns, and the time doubles with each. What promises too much is the
+// exception: whoever knows better says so at once, and only the other waits longer each time.
 func (l *lastReport) leaveStanding(now time.Time) time.Duration {
 	if l.overwritten.IsZero() {
 		l.overwritten = now
 	}
 	wait := l.overwritten.Add(l.patience).Sub(now)
 	if wait <= 0 {
-		l.overwritten, l.patience = time.Time{}, 2*l.patience
+		l.overwritten, l.patience = time.Time{}, min(2*l.patience, lastPatience)
 	}
 	return wait
 }
@@ -177,10 +203,11 @@ func isReady(status v1alpha1.RateLimitTierStatus) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 }
 
-// sameConditions returns whether two statuses say the same of the same generation. Since when does
-// not matter.
-func sameConditions(a, b v1alpha1.RateLimitTierStatus) bool {
-	if ptr.Deref(a.ObservedGeneration, 0) != ptr.Deref(b.ObservedGeneration, 0) || len(a.Conditions) != len(b.Conditions) {
+// saysTheSame returns whether two statuses say the same of the same generation. Since when does not
+// matter.
+func saysTheSame(a, b v1alpha1.RateLimitTierStatus) bool {
+	if ptr.Deref(a.ObservedGeneration, 0) != ptr.Deref(b.ObservedGeneration, 0) || len(a.Conditions) != len(b.Conditions) ||
+		!ptr.Equal(a.Replicas, b.Replicas) || !ptr.Equal(a.UpdatedReplicas, b.UpdatedReplicas) {
 		return false
 	}
 	for _, ca := range a.Conditions {

@@ -34,6 +34,7 @@ func newDirect(c client.Client, disabled bool) *direct {
 		GloballyDisabled: disabled,
 		now:              func() time.Time { return d.clock },
 		reported:         map[types.UID]*lastReport{},
+		minors:           newMinors(),
 	}
 	return d
 }

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -22,7 +22,9 @@ import (
 const (
 	// retryDelay is how long a status that another replica was faster to write is left alone.
 	retryDelay = 500 * time.Millisecond
-	// reportBudget is how long reporting goes on before changed tiers are published again: with
+	// refusedDelay is when a status is tried again that the API server has refused.
+	refusedDelay = 10 * time.Second
+	// reportBudget is how long statuses are written before changed tiers are published again: with
 	// thousands of tiers to report, none waits for its turn to be in force.
 	reportBudget = 100 * time.Millisecond
 	// patchTimeout bounds one write of a status.
@@ -47,10 +49,9 @@ func (r *Reconciler) report(ctx context.Context, objects []v1alpha1.RateLimitTie
 		return reconcile.Result{RequeueAfter: next.delay}, nil
 	}
 	reports := r.track(&v, objects, outcomes)
-	r.minorLeft = minorsAtOnce
-	var errs []error
+	r.writing = 0
 	for i := range objects {
-		if r.now().Sub(now) > reportBudget {
+		if r.writing > reportBudget {
 			next.after(time.Millisecond)
 			break
 		}
@@ -65,11 +66,12 @@ func (r *Reconciler) report(ctx context.Context, objects []v1alpha1.RateLimitTie
 		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 			// The API server cannot be reached, and would not be for the others.
 			return reconcile.Result{}, fmt.Errorf("writing the status of RateLimitTier %q: %w", objects[i].Name, err)
-		default:
-			errs = append(errs, fmt.Errorf("writing the status of RateLimitTier %q: %w", objects[i].Name, err))
+		default: // only this one: as an error it would hold up what has a time of its own, such as an expiry
+			ctrl.LoggerFrom(ctx).Error(err, "the status of a RateLimitTier cannot be written", "tier", objects[i].Name)
+			next.after(refusedDelay)
 		}
 	}
-	return reconcile.Result{RequeueAfter: next.delay}, errors.Join(errs...)
+	return reconcile.Result{RequeueAfter: next.delay}, nil
 }
 
 // soonest is the shortest of some delays; 0 if there is none.
@@ -161,17 +163,17 @@ func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTi
 		p = v.progress(object.UID, l.number)
 	}
 	l.noteProgress(&p, now)
-	seen := v.summary()
-	if l.stillTrue(object, o, &p, seen, now) {
+	on := basisOf(o, v, &p, now)
+	if l.stillTrue(object, &on) {
 		return 0, nil
 	}
 	status := statusFor(object, o, v, &p, now)
-	news := !sameConditions(l.status, status)
+	news := !saysTheSame(l.status, status)
 	if news {
 		l.overwritten, l.patience = time.Time{}, firstPatience
 	}
 	if equality.Semantic.DeepEqual(object.Status, status) {
-		l.found(object.ResourceVersion, o, status, &p, seen, now)
+		l.found(object.ResourceVersion, status, on)
 		return 0, nil
 	}
 	if wait := r.postpone(object, &status, l, v, now, news); wait > 0 {
@@ -184,7 +186,7 @@ func (r *Reconciler) reportOne(ctx context.Context, object *v1alpha1.RateLimitTi
 	l.status, l.written = status, now
 	if version == object.ResourceVersion {
 		// Nothing was stored: the CustomResourceDefinition is an older one, without some field.
-		l.found(version, o, status, &p, seen, now)
+		l.found(version, status, on)
 		return 0, nil
 	}
 	l.base = object.ResourceVersion
@@ -199,6 +201,8 @@ func (r *Reconciler) write(ctx context.Context, object *v1alpha1.RateLimitTier, 
 	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
+	begun := r.now()
+	defer func() { r.writing += r.now().Sub(begun) }()
 	if err := r.Client.Status().Patch(ctx, patched, patch); err != nil {
 		return "", err
 	}

@@ -81,13 +81,13 @@ func enforcingCondition(object *v1alpha1.RateLimitTier, o outcome, v *view, now 
 	case v.disabled > 0 && v.disabled == v.replicas:
 		message := "RATE_LIMIT_DISABLED is set: every request of every tier passes. Unset it to limit again."
 		if killed {
-			message += " " + killSwitchMessage(object.Spec.KillSwitch)
+			message += " " + killSwitchMessage(object, o)
 		}
 		return disabled(v1alpha1.ReasonGloballyDisabled, message)
 	case o.inForce == nil:
 		return disabled(v1alpha1.ReasonNotInForce, "Checks for this tier fall back to the default tier.")
 	case killed:
-		return disabled(v1alpha1.ReasonKillSwitchEngaged, killSwitchMessage(object.Spec.KillSwitch))
+		return disabled(v1alpha1.ReasonKillSwitchEngaged, killSwitchMessage(object, o))
 	case v.disabled > 0:
 		return disabled(v1alpha1.ReasonGloballyDisabled, fmt.Sprintf(
 			"RATE_LIMIT_DISABLED is set on %d of %s: every request of every tier that they answer passes. Unset it to limit again.",
@@ -113,21 +113,25 @@ func notYet(object *v1alpha1.RateLimitTier, enforcing metav1.Condition) metav1.C
 	if was == nil || was.Status != metav1.ConditionFalse || enforcing.Status != metav1.ConditionTrue {
 		return enforcing
 	}
-	// A kill switch of this very generation that has expired has done so on every replica that has it.
-	if was.ObservedGeneration == object.Generation && was.Message != notYetMessage {
-		return enforcing
-	}
 	return condition(v1alpha1.ConditionEnforcing, metav1.ConditionFalse, was.Reason, notYetMessage)
 }
 
-func killSwitchMessage(killSwitch *v1alpha1.KillSwitch) string {
+// killSwitchMessage describes the kill switch that is in force, which is that of the last good spec
+// where this one cannot be used.
+func killSwitchMessage(object *v1alpha1.RateLimitTier, o outcome) string {
 	message := "The kill switch is engaged: every request of this tier passes."
-	if killSwitch != nil && killSwitch.Reason != "" {
-		message += fmt.Sprintf(" Reason: %s.", strings.TrimSuffix(killSwitch.Reason, "."))
+	if k := object.Spec.KillSwitch; o.invalid == nil && k != nil && k.Reason != "" {
+		message += fmt.Sprintf(" Reason: %s.", strings.TrimSuffix(k.Reason, "."))
 	}
-	if killSwitch != nil && killSwitch.ExpiresAt != nil {
-		return message + fmt.Sprintf(" Limiting comes back by itself at %s (spec.killSwitch.expiresAt).",
-			killSwitch.ExpiresAt.UTC().Format(time.RFC3339))
+	expiry := o.inForce.KillSwitch.ExpiresAt
+	if !expiry.IsZero() {
+		message += fmt.Sprintf(" Limiting comes back by itself at %s (spec.killSwitch.expiresAt).", expiry.UTC().Format(time.RFC3339))
+	}
+	if o.invalid != nil {
+		return message + " It is that of the last good spec: mend the spec to change it."
+	}
+	if !expiry.IsZero() {
+		return message
 	}
 	return message + " It does not expire: remove spec.killSwitch to limit again."
 }
@@ -160,6 +164,7 @@ type notice struct {
 func noticeFor(before, after v1alpha1.RateLimitTierStatus, announced int64) *notice {
 	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionEnforcing)
 	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionEnforcing)
+	wasReady := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
 	ready := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
 	generation := ptr.Deref(after.ObservedGeneration, 0)
 	anew := ptr.Deref(before.ObservedGeneration, 0) != generation
@@ -177,7 +182,7 @@ func noticeFor(before, after v1alpha1.RateLimitTierStatus, announced int64) *not
 		return &notice{corev1.EventTypeWarning, is.Reason, "Enforce", is.Message}
 	case is.Status == metav1.ConditionTrue && was != nil && was.Status == metav1.ConditionFalse:
 		return &notice{corev1.EventTypeNormal, is.Reason, "Enforce", is.Message + " " + ready.Message}
-	case ready.Reason == v1alpha1.ReasonInvalid:
+	case ready.Reason == v1alpha1.ReasonInvalid && (wasReady == nil || anew || wasReady.Reason != ready.Reason || wasReady.Message != ready.Message):
 		return &notice{corev1.EventTypeWarning, ready.Reason, "KeepLastGood", ready.Message}
 	case ready.Status == metav1.ConditionTrue && announced != generation && (anew || !isReady(before)):
 		return &notice{corev1.EventTypeNormal, ready.Reason, "Publish", ready.Message}

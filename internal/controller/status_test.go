@@ -48,6 +48,8 @@ func TestStatusFor(t *testing.T) {
 	bad := errors.New("spec.mode is bad")
 	until := killed
 	until.Message = strings.Replace(killed.Message, "It does not expire: remove spec.killSwitch to limit again.", "Limiting comes back by itself at 2026-12-01T06:00:00Z (spec.killSwitch.expiresAt).", 1)
+	killedLastGood := condition("Enforcing", metav1.ConditionFalse, "KillSwitchEngaged", "The kill switch is engaged: every request of this tier passes. "+
+		"Limiting comes back by itself at "+at.UTC().Format(time.RFC3339)+" (spec.killSwitch.expiresAt). It is that of the last good spec: mend the spec to change it.")
 	for name, tc := range map[string]struct {
 		reason   string
 		spec     []func(*v1alpha1.RateLimitTierSpec)
@@ -65,7 +67,9 @@ func TestStatusFor(t *testing.T) {
 		"GloballyDisabled": {reason: "goes before everything", disabled: true, invalid: bad, want: statusOf(3, neverGood, disabled)},
 		"Invalid":          {reason: "the last good one limits", invalid: bad, lastGood: &tier.Tier{Name: "free"}, want: statusOf(3, invalid, enforces)},
 		"InvalidDryRun":    {reason: "it is the last good one's mode that counts", invalid: bad, lastGood: &tier.Tier{Name: "free", DryRun: true}, want: statusOf(3, invalid, dryRun)},
-		"NeverGood":        {reason: "checks go elsewhere", invalid: bad, want: statusOf(3, neverGood, notInForce)},
+		"InvalidKilled": {reason: "the kill switch is the last good one's, whatever the spec says now", invalid: bad, lastGood: &tier.Tier{Name: "free", KillSwitch: tier.KillSwitch{Engaged: true, ExpiresAt: at.Time}},
+			spec: []func(*v1alpha1.RateLimitTierSpec){killSwitch("Another reason", nil)}, now: now.Add(-1), want: statusOf(3, invalid, killedLastGood)},
+		"NeverGood": {reason: "checks go elsewhere", invalid: bad, want: statusOf(3, neverGood, notInForce)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := object("free", tc.spec...)
@@ -118,6 +122,7 @@ func TestNoticeFor(t *testing.T) {
 		"StillDryRun":  {"a new budget to try out", statusOf(1, inForceNow, dryRun), statusOf(2, inForceNow, dryRun), &notice{"Normal", "InForce", "Publish", inForceNow.Message}, 0},
 		"Disabled":     {"somebody has to act", statusOf(1, inForceNow, enforces), statusOf(1, inForceNow, disabled), &notice{"Warning", "GloballyDisabled", "StopEnforcing", disabled.Message}, 0},
 		"Invalid":      {"the last good one stays", statusOf(1, inForceNow, enforces), statusOf(2, invalid, enforces), &notice{"Warning", "Invalid", "KeepLastGood", invalid.Message}, 0},
+		"StillInvalid": {"once is enough", statusOf(2, invalid, enforces), with(statusOf(2, invalid, enforces), 0, 4), nil, 0},
 		"NeverGood":    {"what is wrong matters more than what follows", none, statusOf(1, neverGood, notInForce), &notice{"Warning", "Invalid", "KeepLastGood", neverGood.Message}, 0},
 		"Engaging":     {"a replica lags, and limiting ends", statusOf(1, inForceNow, enforces), statusOf(2, lags, killed), &notice{"Warning", "KillSwitchEngaged", "StopEnforcing", killed.Message}, 1},
 		"AllEngaged":   {"now on every replica", statusOf(2, lags, killed), statusOf(2, inForceNow, killed), &notice{"Normal", "InForce", "Publish", inForceNow.Message}, 1},
@@ -172,7 +177,7 @@ func TestSameConditions(t *testing.T) {
 		"Reason":     {"another condition", statusOf(2, inForceNow, dryRun), false},
 		"Missing":    {"one condition less", v1alpha1.RateLimitTierStatus{ObservedGeneration: ptr.To[int64](2), Conditions: later.Conditions[:1]}, false},
 	} {
-		if got := sameConditions(statusOf(2, inForceNow, enforces), tc.other); got != tc.want {
+		if got := saysTheSame(statusOf(2, inForceNow, enforces), tc.other); got != tc.want {
 			t.Errorf("%s: same is %v, want %v: %s", name, got, tc.want, tc.reason)
 		}
 	}

@@ -91,25 +91,26 @@ func TestNothingToReport(t *testing.T) {
 	last := r.reported[objects[0].UID]
 	for name, tc := range map[string]struct {
 		reason  string
-		change  func(*v1alpha1.RateLimitTier, *outcome, *progress, *summary)
+		change  func(*v1alpha1.RateLimitTier, *outcome, *progress, *view)
 		now     time.Time
 		matters bool
 	}{
-		"Nothing":  {"the same object", func(*v1alpha1.RateLimitTier, *outcome, *progress, *summary) {}, now, false},
-		"Object":   {"its spec, or its status by somebody else", func(o *v1alpha1.RateLimitTier, _ *outcome, _ *progress, _ *summary) { o.ResourceVersion = "101" }, now, true},
-		"Invalid":  {"what is in force may be any tier", func(_ *v1alpha1.RateLimitTier, o *outcome, _ *progress, _ *summary) { o.invalid = context.Canceled }, now, true},
-		"Expired":  {"the object is the same, and yet limiting is back", func(*v1alpha1.RateLimitTier, *outcome, *progress, *summary) {}, at.Time, true},
-		"Behind":   {"a replica does not have it", func(_ *v1alpha1.RateLimitTier, _ *outcome, p *progress, _ *summary) { p.waiting = []string{"b"} }, now, true},
-		"Replicas": {"there is one more, which has it", func(_ *v1alpha1.RateLimitTier, _ *outcome, _ *progress, s *summary) { s.replicas++ }, now, true},
-		"Disabled": {"one lets everything pass", func(_ *v1alpha1.RateLimitTier, _ *outcome, _ *progress, s *summary) { s.disabled++ }, now, true},
+		"Nothing":  {"the same object", func(*v1alpha1.RateLimitTier, *outcome, *progress, *view) {}, now, false},
+		"Object":   {"its spec, or its status by somebody else", func(o *v1alpha1.RateLimitTier, _ *outcome, _ *progress, _ *view) { o.ResourceVersion = "101" }, now, true},
+		"Invalid":  {"what is in force may be any tier", func(_ *v1alpha1.RateLimitTier, o *outcome, _ *progress, _ *view) { o.invalid = context.Canceled }, now, true},
+		"Expired":  {"the object is the same, and yet limiting is back", func(*v1alpha1.RateLimitTier, *outcome, *progress, *view) {}, at.Time, true},
+		"Behind":   {"a replica does not have it", func(_ *v1alpha1.RateLimitTier, _ *outcome, p *progress, _ *view) { p.waiting = []string{"b"} }, now, true},
+		"Replicas": {"there is one more, which has it", func(_ *v1alpha1.RateLimitTier, _ *outcome, _ *progress, v *view) { v.replicas++ }, now, true},
+		"Disabled": {"one lets everything pass", func(_ *v1alpha1.RateLimitTier, _ *outcome, _ *progress, v *view) { v.disabled++ }, now, true},
 	} {
-		o, out, p, seen := objects[0], outcomes[0], progress{updated: 1}, summary{replicas: 1}
+		o, out, p, seen := objects[0], outcomes[0], progress{updated: 1}, view{replicas: 1}
 		tc.change(&o, &out, &p, &seen)
-		if got := !last.stillTrue(&o, out, &p, seen, tc.now); got != tc.matters {
+		on := basisOf(out, &seen, &p, tc.now)
+		if got := !last.stillTrue(&o, &on); got != tc.matters {
 			t.Errorf("%s: looked at again is %v, want %v: %s", name, got, tc.matters, tc.reason)
 		}
 	}
-	if new(lastReport).stillTrue(new(v1alpha1.RateLimitTier), outcome{}, new(progress), summary{}, now) {
+	if new(lastReport).stillTrue(new(v1alpha1.RateLimitTier), new(basis)) {
 		t.Error("a tier of which nothing is known yet is not looked at")
 	}
 }

@@ -61,6 +61,17 @@ type progress struct {
 // everywhere returns whether no replica answers checks by an earlier spec.
 func (p *progress) everywhere() bool { return len(p.waiting)+len(p.stopping)+len(p.silent) == 0 }
 
+// same returns whether two are the same. The names are in the order of the replicas' map, so that they
+// are compared as sets.
+func (p *progress) same(other *progress) bool {
+	return p.updated == other.updated && sameNames(p.waiting, other.waiting) &&
+		sameNames(p.stopping, other.stopping) && sameNames(p.silent, other.silent)
+}
+
+func sameNames(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))))
+}
+
 // progress returns how far a generation has come that this replica has in force, whose number it is.
 func (v *view) progress(uid types.UID, number uint64) progress {
 	p := progress{updated: 1}

@@ -130,6 +130,30 @@ func TestReleasingComesToAnEnd(t *testing.T) {
 	}
 }
 
+// TestExpiryWaitsForTheLast has a kill switch expire that one replica has in an earlier form, without an
+// end: it lets every request pass, and so Enforcing must not be True.
+func TestExpiryWaitsForTheLast(t *testing.T) {
+	expiresAt := metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second))
+	o := object("free", killSwitch("Redis migration", &expiresAt))
+	o.UID, o.Generation = "uid", 2
+	compiled, err := Compile(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := view{replicas: 2, others: []other{{endpoint: endpoint{pod: "b"}}}}
+	for i, want := range []string{"KillSwitchEngaged", "KillSwitchEngaged", "KillSwitchExpired"} {
+		now := expiresAt.Add(time.Duration(i-1) * time.Second)
+		if i == 2 {
+			v.others[0].asked = 7
+		}
+		p := v.progress(o.UID, 7)
+		o.Status = statusFor(o, outcome{inForce: compiled}, &v, &p, now)
+		if got := o.Status.Conditions[1].Reason; got != want {
+			t.Errorf("report %d says %s, want %s", i, got, want)
+		}
+	}
+}
+
 func TestMinor(t *testing.T) {
 	lags := condition("Ready", metav1.ConditionFalse, "RollingOut", "waiting for b")
 	silent := condition("Ready", metav1.ConditionFalse, "ReplicaUnreachable", "b cannot be asked")
