@@ -4,7 +4,7 @@
 # even where vuln.go.dev cannot be reached. With GOVULNDB set, that database is asked instead:
 #   GOVULNDB=https://vuln.go.dev make verify
 #
-# A vulnerability in a module fails. One in Go's own library is printed only: it is not mended in
+# A vulnerability in a module fails, where the functions that have it are linked. One in Go's own library is printed only: it is not mended in
 # this repository, but by building with the Go that the finding names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ vulndb=golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 
 if [[ -z ${GOVULNDB:-} ]]; then
 	directory=$(go mod download -json "$vulndb" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+	[[ -n $(find "$directory/data/osv" -name 'GO-*.json' -print -quit) ]] || { echo "vulncheck: there are no entries in $vulndb" >&2; exit 1; }
 	GOVULNDB=file://$directory/data/osv # a folder of entries does for govulncheck, without an index
 fi
 built=$(mktemp -d)

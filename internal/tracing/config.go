@@ -36,10 +36,19 @@ const (
 // check waits for, and ten spans a second at a thousand checks a second.
 const defaultRatio = 0.01
 
-// numbers are variables that the SDK would ignore if they are wrong. The first four are milliseconds.
-var numbers = []string{
-	"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT",
-	"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+const (
+	// maxMilliseconds bounds a time: an hour.
+	maxMilliseconds = 3_600_000
+	// maxSpans bounds a queue, which takes its memory at the start.
+	maxSpans = 65_536
+)
+
+// numbers are variables that the SDK would ignore if they are wrong, or end the program if they are too
+// large, and what they may be at most.
+var numbers = map[string]int{
+	"OTEL_EXPORTER_OTLP_TIMEOUT": maxMilliseconds, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": maxMilliseconds,
+	"OTEL_BSP_SCHEDULE_DELAY": maxMilliseconds, "OTEL_BSP_EXPORT_TIMEOUT": maxMilliseconds,
+	"OTEL_BSP_MAX_QUEUE_SIZE": maxSpans, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": maxSpans,
 }
 
 // config is what the environment asks for.
@@ -87,10 +96,10 @@ func parse(getenv func(string) string) (config, error) {
 
 // validateOthers looks at what the exporters and the SDK read by themselves.
 func validateOthers(getenv func(string) string) error {
-	for _, name := range numbers {
+	for name, most := range numbers {
 		if value := getenv(name); value != "" {
-			if n, err := strconv.Atoi(value); err != nil || n <= 0 {
-				return fmt.Errorf("%s is %q: use a whole number above 0", name, value)
+			if n, err := strconv.Atoi(value); err != nil || n <= 0 || n > most {
+				return fmt.Errorf("%s is %q: use a whole number from 1 to %d", name, value, most)
 			}
 		}
 	}
@@ -130,10 +139,19 @@ func validateEndpoint(name, value string) error {
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return fmt.Errorf("%s is not a URL of an OTLP receiver: use http://HOST:PORT or https://HOST:PORT, such as http://otel-collector:4318 (%s) or http://otel-collector:4317 (%s)", name, protocolHTTP, protocolGRPC)
+	case u.Port() != "" && !validPort(u.Port()):
+		return fmt.Errorf("%s has a port that is no number from 1 to 65535", name)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%s has a query or a fragment, which would not be sent: leave out what begins with ? or #", name)
 	case u.User != nil:
 		return fmt.Errorf("%s holds a user or a password, which would not be sent: use OTEL_EXPORTER_OTLP_HEADERS for them", name)
 	}
 	return nil
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 // parseSampler returns the sampler of a name and its argument, each "" for the default.

@@ -6,6 +6,7 @@ package tracing
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -49,9 +50,18 @@ func (w *watched) observe(err error) {
 	}
 	w.failed++
 	if now := w.now(); w.failed == 1 || now.Sub(w.logged) >= reminder {
-		w.log.Error(errors.New(shortened(err.Error())), "traces cannot be exported; checks go on as before", "failedBatches", w.failed)
+		w.log.Error(errors.New(shortened(withoutURL(err).Error())), "traces cannot be exported; checks go on as before", "failedBatches", w.failed)
 		w.logged = now
 	}
+}
+
+// withoutURL takes away the URL that an HTTP client puts before an error: a receiver's path may hold a
+// token.
+func withoutURL(err error) error {
+	if inURL := new(url.Error); errors.As(err, &inURL) {
+		return inURL.Err
+	}
+	return err
 }
 
 // shortened bounds what a receiver's error message takes in the log.

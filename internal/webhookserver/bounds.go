@@ -76,7 +76,7 @@ const (
 // NewHTTPServer returns a server with these limits for a handler.
 func NewHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler,
+		Handler: withoutTunnels(handler),
 		// "OPTIONS *" is answered like any other request, not with 200 by net/http itself.
 		DisableGeneralOptionsHandler: true,
 		MaxHeaderBytes:               maxHeaderBytes,
@@ -85,4 +85,15 @@ func NewHTTPServer(handler http.Handler) *http.Server {
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 	}
+}
+
+// withoutTunnels closes the connection after a CONNECT: what follows may be meant for a tunnel, and is no
+// request then.
+func withoutTunnels(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
 }

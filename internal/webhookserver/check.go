@@ -107,8 +107,7 @@ func NewHandler(options Options) *Handler {
 
 // ServeHTTP answers one check. The body is not read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// What follows an admitted CONNECT belongs to a tunnel and is no request.
-	if h.Draining != nil && h.Draining() || r.Method == http.MethodConnect {
+	if h.Draining != nil && h.Draining() {
 		w.Header().Set("Connection", "close")
 	}
 	f, params, found, err := parametersOf(r)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -22,10 +24,12 @@ import (
 
 // TestConnectEndsTheConnection sends two requests: what follows CONNECT may be meant for a tunnel.
 func TestConnectEndsTheConnection(t *testing.T) {
-	e := newEndpoint(new(recorder), nil, budget("free", 5, 100))
-	_, url := serve(t, e)
-	connection := dial(t, url)
-	fmt.Fprint(connection, "CONNECT /check HTTP/1.1\r\nHost: x\r\n\r\nGET /check HTTP/1.1\r\nHost: x\r\n\r\n")
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = NewHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+	server.Start()
+	defer server.Close()
+	connection := dial(t, server.URL)
+	fmt.Fprint(connection, "CONNECT /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 	answer := untilClosed(t, connection, readTimeout)
 	if got := strings.Count(answer, "HTTP/1.1 "); got != 1 {
 		t.Errorf("%d answers:\n%s", got, answer)
