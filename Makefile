@@ -36,12 +36,12 @@ build: ## Build the static binary bin/tierlimit
 
 .PHONY: image
 image: ## Build the image for PLATFORMS into bin/image, without Docker; IMAGE names it in the archives for docker load
-	go -C hack/image run . build -root $(CURDIR) -out $(BIN)/image -name $(IMAGE) -platforms $(PLATFORMS) \
+	go -C hack/image run . build -root $(CURDIR) -out $(BIN)/image -name "$(IMAGE)" -platforms $(PLATFORMS) \
 		-version "$(VERSION)" -revision "$(REVISION)" -time "$(COMMIT_TIME)"
 
 .PHONY: image-push
 image-push: ## Push what `make image` has built to IMAGE, such as registry.example/tierlimit:v0.1.0
-	go -C hack/image run . push -from $(BIN)/image -to $(IMAGE)
+	go -C hack/image run . push -from $(BIN)/image -to "$(IMAGE)"
 
 ##@ Develop
 

@@ -38,8 +38,9 @@ func TestNotes(t *testing.T) {
 				"kubectl wait rlt/free --for=condition=Ready",
 				"kubectl get rlt",
 				"reach Redis on port 6379",
+				"gets a bare 403 without headers until the ConfigMap of ingress-nginx has been patched",
 			},
-			not: []string{warning, "is not among"},
+			not: []string{warning, "IS NOT AMONG", "500"},
 		},
 		"OtherNames": {
 			reason: "the host, the port and the tier of the annotation are those of the release",
@@ -49,7 +50,7 @@ func TestNotes(t *testing.T) {
 		"KillSwitch": {
 			reason: "nobody may overlook that nothing is limited",
 			args:   []string{"--set", "killSwitch.engaged=true,killSwitch.reason=Redis migration"},
-			want:   []string{"WARNING: THE KILL SWITCH IS ENGAGED. EVERY REQUEST OF EVERY TIER PASSES AND NOTHING IS COUNTED.\nReason: Redis migration\n"},
+			want:   []string{"WARNING: THE KILL SWITCH IS ENGAGED. EVERY REQUEST OF EVERY TIER PASSES AND NOTHING IS COUNTED.\nReason: Redis migration\n", "\n  helm upgrade tierlimit charts/tierlimit -n tierlimit-system --reuse-values --set killSwitch.engaged=false\n"},
 		},
 		"KillSwitchOfATier": {
 			reason: "the same for one tier",
@@ -68,9 +69,9 @@ func TestNotes(t *testing.T) {
 			not:    []string{"reach Redis on port"},
 		},
 		"NoDefaultTier": {
-			reason: "checks would be answered with 503",
+			reason: "checks would be answered with 503; it says so where it offers the tier",
 			args:   []string{"--set", "tiers.free=null"},
-			want:   []string{"The default tier free is not among the tiers of this release"},
+			want:   []string{"here for the tier free:\nTHE DEFAULT TIER free IS NOT AMONG THE TIERS OF THIS RELEASE."},
 			not:    []string{"rlt/free"},
 		},
 	} {

@@ -38,6 +38,22 @@ func TestRefusals(t *testing.T) {
 
 		// By the template.
 		"NoImage":         {"there is no public image", []string{secret, "image.repository="}, []string{"image.repository is not set: build and push the image"}},
+		"Tag":             {"r/t:v1:v0.1.0 is no image", []string{secret, "image.repository=registry.example/tierlimit:v1"}, []string{"image.repository has a tag or a digest: give the name alone", "the tag in image.tag"}},
+		"TagAfterPort":    {"the same behind a port", []string{secret, "image.repository=localhost:5000/tierlimit:v1"}, []string{"image.repository has a tag or a digest"}},
+		"DigestInName":    {"the same for a digest", []string{secret, "image.repository=localhost:5000/tierlimit@sha256:abc"}, []string{"image.repository has a tag or a digest"}},
+		"TierName":        {"the API server would refuse it after other changes", []string{secret, "tiers.Free_1.requests.perDay=1"}, []string{"tiers.Free_1 cannot be the name of a RateLimitTier: use up to 63 small letters"}},
+		"TierNameDots":    {"an empty part", []string{secret, `tiers.a\.\.b.requests.perDay=1`}, []string{"tiers.a..b cannot be the name"}},
+		"TierNameLong":    {"it is a label of metrics", []string{secret, "tiers." + strings.Repeat("x", 64) + ".requests.perDay=1"}, []string{"x cannot be the name"}},
+		"TierNameQuotes":  {"a quote in a name does not break the message", []string{secret, `tiers.a'".requests.perDay=1`}, []string{`tiers.a'" cannot be the name`}},
+		"TierNoBudget":    {"a tier without limits", []string{secret, "tiers.free.requests.perMinute=null", "tiers.free.requests.perDay=null"}, []string{"tiers.free has no budget: set requests.perMinute, requests.perDay or both"}},
+		"TierDayBelow":    {"the minute could never be used up", []string{secret, "tiers.free.requests.perMinute=200"}, []string{"tiers.free: requests.perDay (100) is below requests.perMinute (200)", "raise perDay"}},
+		"TierNoReason":    {"somebody will ask why", []string{secret, "tiers.free.killSwitch.engaged=true"}, []string{"tiers.free.killSwitch.engaged needs killSwitch.reason"}},
+		"TierBlankReason": {"the same", []string{secret, "tiers.free.killSwitch.engaged=true", "tiers.free.killSwitch.reason= "}, []string{"tiers.free.killSwitch.engaged needs killSwitch.reason"}},
+		"TierExpiry":      {"not a time", []string{secret, "tiers.free.killSwitch.engaged=false", "tiers.free.killSwitch.expiresAt=tomorrow"}, []string{"tiers.free.killSwitch.expiresAt is no time: write it like 2030-01-31T06:00:00Z"}},
+		"TierNoSuchDay":   {"a day that no calendar has", []string{secret, "tiers.free.killSwitch.engaged=false", "tiers.free.killSwitch.expiresAt=2030-02-31T06:00:00Z"}, []string{"tiers.free.killSwitch.expiresAt is no time"}},
+		"NoUnit":          {"5 of what", []string{secret, "redis.timeout=5"}, []string{"redis.timeout is 5, without a unit: write 5s for seconds or 5ms for milliseconds, from 1ms to 1m"}},
+		"NoUnitDeny":      {"the same", []string{secret, "denyMemory=250"}, []string{"denyMemory is 250, without a unit: write 250s for seconds or 250ms"}},
+		"NoUnitAuth":      {"the same", []string{secret, "identity.authService.timeout=2"}, []string{"identity.authService.timeout is 2, without a unit: write 2s"}},
 		"Digest":          {"it would only show at the nodes", []string{secret, "image.digest=abc"}, []string{"image.digest is not a digest: write sha256:"}},
 		"NoRedis":         {"one is needed", nil, []string{"no Redis: set redis.existingSecret.name"}},
 		"TwoRedis":        {"only one can be used", []string{secret, "redis.url=redis://:SESAME@redis"}, []string{"redis.url and redis.existingSecret.name are set", "leave one"}},
@@ -89,6 +105,35 @@ func TestRefusals(t *testing.T) {
 			}
 			if strings.Contains(message, "SESAME") {
 				t.Errorf("the message repeats a password:\n%s", message)
+			}
+		})
+	}
+}
+
+// TestNotRefused looks at values that are close to wrong ones.
+func TestNotRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		set    []string
+		want   string
+	}{
+		"Port":       {"the port of a registry is no tag", []string{"image.repository=localhost:5000/tierlimit"}, "image: localhost:5000/tierlimit:v"},
+		"LongName":   {"63 characters, with dots", []string{"tiers." + strings.Repeat("x", 61) + `\.x.requests.perDay=1`}, "name: " + strings.Repeat("x", 61) + ".x"},
+		"DayAlone":   {"one window is enough", []string{"tiers.free.requests.perMinute=null"}, "perDay: 100"},
+		"Nobody":     {"0 is a budget", []string{"tiers.free.requests.perMinute=0", "tiers.free.requests.perDay=0"}, "perDay: 0"},
+		"Same":       {"perDay may be perMinute", []string{"tiers.free.requests.perMinute=100"}, "perMinute: 100"},
+		"Expiry":     {"fractions and an offset", []string{"tiers.free.killSwitch.engaged=true", "tiers.free.killSwitch.reason=a", "tiers.free.killSwitch.expiresAt=2030-01-31T06:00:00.5+01:00"}, "2030-01-31T06:00:00.5+01:00"},
+		"Disengaged": {"what is not engaged needs no reason", []string{"tiers.free.killSwitch.engaged=false"}, "engaged: false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"template", release, chart, "--set", "image.repository=registry.example/tierlimit", "--set", "redis.existingSecret.name=tierlimit-redis"}
+			for _, set := range tc.set {
+				args = append(args, "--set", set)
+			}
+			stdout, message, err := helm(t, "", args...)
+			if err != nil || !strings.Contains(strings.ReplaceAll(stdout, `"`, ""), tc.want) {
+				t.Errorf("%s: %v %s; want %q in\n%s", tc.reason, err, message, tc.want, stdout)
 			}
 		})
 	}

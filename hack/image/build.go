@@ -36,48 +36,66 @@ const layoutDir = "oci"
 
 // build puts into a folder: the image for all platforms as an OCI image layout, with a software bill
 // of materials for each that refers to it; for each platform an archive for docker load; and the
-// bills of materials as files.
+// bills of materials as files. What is in the folder is replaced at the end and not before, so that an
+// earlier image survives a build that fails or is interrupted.
 func build(ctx context.Context, s source, platforms []*v1.Platform, out, tag string, stdout io.Writer) error {
 	reference, err := name.NewTag(tag)
 	if err != nil {
 		return fmt.Errorf("-name: %w", err)
 	}
-	target := filepath.Join(out, layoutDir)
-	if err := os.RemoveAll(target); err != nil {
+	if err := replaceable(out); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(target, 0o750); err != nil {
+	staging := filepath.Clean(out) + ".unfinished"
+	if err := os.RemoveAll(staging); err != nil { // of a build that was killed
 		return err
 	}
-	path, err := layout.Write(target, empty.Index)
+	defer os.RemoveAll(staging) //nolint:errcheck // the next build removes it too
+	if err := os.MkdirAll(staging, 0o750); err != nil {
+		return err
+	}
+	digest, err := buildAll(ctx, s, platforms, staging, reference, stdout)
 	if err != nil {
 		return err
+	}
+	if err := replace(out, staging); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s: %s\n", filepath.Join(out, layoutDir), digest)
+	return nil
+}
+
+// buildAll fills an empty folder, and returns the digest of the image for all platforms.
+func buildAll(ctx context.Context, s source, platforms []*v1.Platform, out string, reference name.Tag, stdout io.Writer) (v1.Hash, error) {
+	path, err := layout.Write(filepath.Join(out, layoutDir), empty.Index)
+	if err != nil {
+		return v1.Hash{}, err
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var bills []v1.Image
 	for _, platform := range platforms {
+		fmt.Fprintf(stdout, "building %s ...\n", platform)
 		image, bill, err := buildFor(ctx, s, platform, out, reference, stdout)
 		if err != nil {
-			return err
+			return v1.Hash{}, err
 		}
 		bills = append(bills, bill)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	index = mutate.Annotations(index, s.labels()).(v1.ImageIndex)
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": reference.TagStr()})); err != nil {
-		return err
+		return v1.Hash{}, err
 	}
 	for _, bill := range bills {
 		if err := path.AppendImage(bill); err != nil {
-			return err
+			return v1.Hash{}, err
 		}
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return err
+		return v1.Hash{}, err
 	}
-	fmt.Fprintf(stdout, "%s: %s\n", target, digest)
-	return os.WriteFile(filepath.Join(out, "digest"), []byte(digest.String()+"\n"), 0o600)
+	return digest, os.WriteFile(filepath.Join(out, "digest"), []byte(digest.String()+"\n"), 0o600)
 }
 
 // buildFor makes the image for one platform and its bill of materials, and writes what is not part of

@@ -303,17 +303,3 @@ func TestCreationTime(t *testing.T) {
 		})
 	}
 }
-
-func TestPushRefuses(t *testing.T) {
-	for name, tc := range map[string]struct{ reason, from, to, want string }{
-		"NoName":   {"there is no default registry", "x", "", "registry.example"},
-		"NoTag":    {"latest is nobody's intention", "x", "registry.example/tierlimit", "registry.example"},
-		"NotBuilt": {"there is nothing to push", "x", "registry.example/tierlimit:v1", "make image"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := push(t.Context(), filepath.Join(t.TempDir(), tc.from), tc.to, io.Discard); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%v, want an error with %q: %s", err, tc.want, tc.reason)
-			}
-		})
-	}
-}

@@ -214,6 +214,7 @@ func plain(openAPI schema) schema {
 			result[key] = plain(value.(schema))
 		case key == "description":
 			result[key] = strings.Join(strings.Fields(value.(string)), " ")
+		case key == "minProperties": // templates/_validate.tpl says what is missing
 		case key != "default" && key != "format" && !strings.HasPrefix(key, "x-kubernetes-"):
 			result[key] = value
 		}

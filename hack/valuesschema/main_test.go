@@ -93,7 +93,7 @@ spec:
             x-kubernetes-validations: [{rule: "true"}]
             properties:
               mode: {type: string, enum: [Enforce], default: Enforce}
-              limits: {type: array, items: {type: object, properties: {n: {type: integer, format: int32, maximum: 5}}}}
+              limits: {type: array, items: {type: object, minProperties: 1, properties: {n: {type: integer, format: int32, maximum: 5}}}}
 `
 	const want = `{"type":"object","required":["mode"],"description":"two lines","additionalProperties":false,"properties":{
 		"mode":{"type":"string","enum":["Enforce"]},

@@ -55,7 +55,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* The milliseconds of a time such as 250ms, 1s or 1m; -1 if it is none. */}}
 {{- define "tierlimit.milliseconds" -}}
-{{- if not (regexMatch "^[0-9]{1,6}(ms|s|m)$" .) }}-1
+{{- if not (regexMatch "^[0-9]{1,6}(ms|s|m)$" (toString .)) }}-1
 {{- else if hasSuffix "ms" . }}{{ trimSuffix "ms" . | atoi }}
 {{- else if hasSuffix "s" . }}{{ trimSuffix "s" . | atoi | mul 1000 }}
 {{- else }}{{ trimSuffix "m" . | atoi | mul 60000 }}

@@ -2,7 +2,7 @@
 which may hold a password. */}}
 {{- define "tierlimit.validate" -}}
 {{- $errors := list }}
-{{- range list "install" "redis" "scale" "identity" "network" }}
+{{- range list "install" "tiers" "redis" "scale" "identity" "network" }}
 {{- $errors = concat $errors (include (printf "tierlimit.validate.%s" .) $ | fromYamlArray) }}
 {{- end }}
 {{- if $errors }}
@@ -13,6 +13,8 @@ which may hold a password. */}}
 {{- define "tierlimit.validate.install" -}}
 {{- if not .Values.image.repository }}
 - 'image.repository is not set: build and push the image (make image, then make image-push IMAGE=registry.example/tierlimit:{{ .Chart.AppVersion }}), and give its name without the tag'
+{{- else if regexMatch "@|:[^/]*$" .Values.image.repository }}
+- 'image.repository has a tag or a digest: give the name alone, such as registry.example/tierlimit, the tag in image.tag and a digest in image.digest'
 {{- end }}
 {{- if and .Values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .Values.image.digest)) }}
 - 'image.digest is not a digest: write sha256: and 64 hexadecimal digits, or use image.tag'
@@ -20,8 +22,8 @@ which may hold a password. */}}
 {{- if and .Values.killSwitch.engaged (not (trim .Values.killSwitch.reason)) }}
 - 'killSwitch.engaged needs killSwitch.reason: say why limiting is off for everybody'
 {{- end }}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$" .Values.defaultTier) }}
-- 'defaultTier cannot be the name of a RateLimitTier: use up to 63 small letters, digits, "-" and "."'
+{{- if not (include "tierlimit.isTierName" .Values.defaultTier) }}
+- 'defaultTier cannot be the name of a RateLimitTier: use up to 63 small letters, digits, "-" and ".", with a letter or a digit at both ends and beside each "."'
 {{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 - 'serviceAccount.create is false: name the service account that is there, in serviceAccount.name'
@@ -35,6 +37,42 @@ which may hold a password. */}}
 {{- range $name, $on := dict "metrics.serviceMonitor.enabled" .Values.metrics.serviceMonitor.enabled "profiling.enabled" .Values.profiling.enabled }}
 {{- if $on }}
 - '{{ $name }} needs metrics.enabled: both are served on the port of the metrics'
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* "true" if a RateLimitTier may have this name: a DNS-1123 subdomain that can be a label. */}}
+{{- define "tierlimit.isTierName" -}}
+{{- if and (le (len .) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .) }}true{{ end }}
+{{- end }}
+
+{{/* The rules of the CustomResourceDefinition that a schema cannot say. Without them the API server would refuse a tier
+when other objects have been changed already. */}}
+{{- define "tierlimit.validate.tiers" -}}
+{{- range $name, $spec := .Values.tiers }}
+{{- if $spec }}
+{{- $tier := printf "tiers.%s" $name }}
+{{- if not (include "tierlimit.isTierName" $name) }}
+- {{ printf "%s cannot be the name of a RateLimitTier: use up to 63 small letters, digits, \"-\" and \".\", with a letter or a digit at both ends and beside each \".\"" $tier | toJson }}
+{{- end }}
+{{- $minute := dig "requests" "perMinute" nil $spec }}
+{{- $day := dig "requests" "perDay" nil $spec }}
+{{- if and (kindIs "invalid" $minute) (kindIs "invalid" $day) }}
+- {{ printf "%s has no budget: set requests.perMinute, requests.perDay or both; to take the tier out, set %s to null" $tier $tier | toJson }}
+{{- else if not (or (kindIs "invalid" $minute) (kindIs "invalid" $day)) }}
+{{- if lt (int64 $day) (int64 $minute) }}
+- {{ printf "%s: requests.perDay (%d) is below requests.perMinute (%d), which could never be used up: raise perDay or lower perMinute" $tier (int64 $day) (int64 $minute) | toJson }}
+{{- end }}
+{{- end }}
+{{- $killSwitch := $spec.killSwitch | default dict }}
+{{- if and $killSwitch.engaged (not (regexMatch "\\S" ($killSwitch.reason | default ""))) }}
+- {{ printf "%s.killSwitch.engaged needs killSwitch.reason: say why limiting is off" $tier | toJson }}
+{{- end }}
+{{- with $killSwitch.expiresAt }}
+{{- if or (not (regexMatch "^[2-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9:]{8}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$" .)) (toDate "2006-01-02T15:04:05Z07:00" .).IsZero }}
+- {{ printf "%s.killSwitch.expiresAt is no time: write it like 2030-01-31T06:00:00Z" $tier | toJson }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -64,6 +102,10 @@ which may hold a password. */}}
 - 'redis.url names files in {{ $redis.tls.mountPath }}: set redis.tls.existingSecret to the Secret with them'
 {{- end }}
 {{- range list (list "redis.timeout" $redis.timeout 1 60000 "1ms to 1m") (list "denyMemory" .Values.denyMemory 0 60000 "0ms to 1m") (list "identity.authService.timeout" .Values.identity.authService.timeout 1 10000 "1ms to 10s") }}
+{{- if not (kindIs "string" (index . 1)) }}
+- '{{ index . 0 }} is {{ index . 1 }}, without a unit: write {{ index . 1 }}s for seconds or {{ index . 1 }}ms for milliseconds, from {{ index . 4 }}'
+{{- continue }}
+{{- end }}
 {{- $milliseconds := include "tierlimit.milliseconds" (index . 1) | atoi }}
 {{- if or (lt $milliseconds (index . 2)) (gt $milliseconds (index . 3)) }}
 - '{{ index . 0 }} is {{ index . 1 | squote | replace "'" "''" }}: use a whole number and ms, s or m, from {{ index . 4 }}'
