@@ -35,6 +35,7 @@ func TestRefusals(t *testing.T) {
 		"SampleRatio":      {"it is a part", []string{secret, "tracing.sampleRatio=10"}, []string{"'/tracing/sampleRatio'", "maximum: got 10, want 1"}},
 		"ReasonTooLong":    {"an annotation is no novel", []string{secret, "killSwitch.engaged=true", "killSwitch.reason=" + strings.Repeat("x", 257)}, []string{"'/killSwitch/reason'", "maxLength: got 257, want 256"}},
 		"ResourcesSection": {"on the level of requests and limits", []string{secret, "resources.request.cpu=1"}, []string{"'/resources'", "'request'"}},
+		"NameOverride":     {"it would change the selectors, of which only some can be changed", []string{secret, "nameOverride=limit"}, []string{"additional properties 'nameOverride' not allowed"}},
 
 		// By the template.
 		"NoImage":         {"there is no public image", []string{secret, "image.repository="}, []string{"image.repository is not set: build and push the image"}},
