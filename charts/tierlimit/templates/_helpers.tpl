@@ -77,6 +77,6 @@ runAsNonRoot: {{ .runAsNonRoot }}
 seccompProfile:
   type: {{ .seccompProfile.type }}
   {{- with .seccompProfile.localhostProfile }}
-  localhostProfile: {{ . }}
+  localhostProfile: {{ . | quote }}
   {{- end }}
 {{- end }}
