@@ -108,4 +108,9 @@ func testMetricsReader(t *testing.T, l *lab) {
 	l.canI("monitoring:prometheus", "get /metrics", "yes")
 	l.canI("monitoring:prometheus", "list ratelimittiers.tierlimit.dev", "no")
 	l.canI("monitoring:other", "get /metrics", "no")
+	l.canI("monitoring:prometheus", "get /debug/pprof/heap", "no")
+	l.kubectl("create", "clusterrolebinding", "profiles", "--clusterrole=limiter-profiler", "--serviceaccount=default:me")
+	l.canI("default:me", "get /debug/pprof/heap", "yes")
+	l.canI("default:me", "get /metrics", "no")
+	l.kubectl("delete", "clusterrolebinding", "profiles")
 }

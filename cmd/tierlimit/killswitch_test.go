@@ -99,10 +99,10 @@ func TestClusterReports(t *testing.T) {
 		t.Errorf("status says %s replicas, want 1/1", fields[2])
 	}
 	question := `{"tiers":[{"name":"free","uid":"` + fields[0] + `","generation":%s}]}`
-	if got := p.post(p.health+"/loaded", fmt.Sprintf(question, fields[1])); got.status != 200 || strings.TrimSpace(got.body) != "{}" {
+	if got := p.post(p.health+"/loaded", fmt.Sprintf(question, fields[1])); got.status != 200 || strings.TrimSpace(got.body) != `{"asked":1}` {
 		t.Errorf("it is in force, but the answer is %v", got)
 	}
-	if got := p.post(p.health+"/loaded", fmt.Sprintf(question, "99")); strings.TrimSpace(got.body) != `{"lacking":["free"]}` {
+	if got := p.post(p.health+"/loaded", fmt.Sprintf(question, "99")); strings.TrimSpace(got.body) != `{"asked":1,"lacking":["free"]}` {
 		t.Errorf("there is no such generation, but the answer is %v", got)
 	}
 	if got := p.get(p.check + "/loaded"); got.status != 404 {

@@ -8,7 +8,8 @@
 // The type of a value is that of its default. YAML between two lines `# @schema` above a value is
 // merged into its schema, in the notation of the usual generators of such schemas. A text that begins
 // with `# --` is the description, as it is for helm-docs. No object has other keys than those in
-// the file unless its block says so. The spec of the CustomResourceDefinition is `#/$defs/tier`.
+// the file unless its block says so, and all that have no type "null" are required. The spec of the
+// CustomResourceDefinition is `#/$defs/tier`.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -93,8 +95,13 @@ func nodeSchema(node *yaml.Node, comment string) (schema, error) {
 	case kind == "object":
 		result["type"] = kind
 		if block["properties"] == nil && block["additionalProperties"] == nil {
-			if result["properties"], err = properties(node); err != nil {
+			fields, err := properties(node)
+			if err != nil {
 				return nil, err
+			}
+			result["properties"] = fields
+			if names := required(fields); len(names) > 0 {
+				result["required"] = names
 			}
 		}
 		result["additionalProperties"] = false
@@ -121,6 +128,20 @@ func properties(node *yaml.Node) (schema, error) {
 		}
 	}
 	return result, nil
+}
+
+// required returns the names of the values that cannot be null, in order. Helm takes a value out that somebody sets to
+// null, and what is not there would not be looked at.
+func required(fields schema) []string {
+	var names []string
+	for name, field := range fields {
+		types, _ := field.(schema)["type"].([]any)
+		if !slices.Contains(types, any("null")) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // typeHint is what helm-docs is told of a default without a type, as in `# -- (int) Number of replicas`.

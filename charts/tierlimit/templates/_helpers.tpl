@@ -1,21 +1,16 @@
-{{- define "tierlimit.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
-{{- end }}
-
 {{/* Short enough for the suffixes of other objects. */}}
 {{- define "tierlimit.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
-{{- else if contains (include "tierlimit.name" .) .Release.Name }}
-{{- .Release.Name | trunc 40 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "tierlimit.name" .) | trunc 40 | trimSuffix "-" }}
+{{- $name := .Values.fullnameOverride }}
+{{- if not $name }}
+{{- $name = contains "tierlimit" .Release.Name | ternary .Release.Name (printf "%s-tierlimit" .Release.Name) }}
 {{- end }}
+{{- $name | trunc 40 | regexFind ".*[^-]" }}
 {{- end }}
 
+{{/* No value may change them: the selector of a Deployment is immutable, those of Services and NetworkPolicies are not. */}}
 {{- define "tierlimit.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tierlimit.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: tierlimit
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "tierlimit.commonLabels" -}}
@@ -44,8 +39,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* The Redis for trying out is no replica of Tierlimit: it has a name of its own in its labels. */}}
 {{- define "tierlimit.trialRedis.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tierlimit.name" . }}-trial-redis
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: tierlimit-trial-redis
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* "true" if callers may be identified by tokens. */}}
@@ -82,6 +77,6 @@ runAsNonRoot: {{ .runAsNonRoot }}
 seccompProfile:
   type: {{ .seccompProfile.type }}
   {{- with .seccompProfile.localhostProfile }}
-  localhostProfile: {{ . }}
+  localhostProfile: {{ . | quote }}
   {{- end }}
 {{- end }}

@@ -2,7 +2,7 @@
 which may hold a password. */}}
 {{- define "tierlimit.validate" -}}
 {{- $errors := list }}
-{{- range list "install" "tiers" "redis" "scale" "identity" "network" }}
+{{- range list "install" "tiers" "redis" "scale" "identity" "network" "sources" "names" }}
 {{- $errors = concat $errors (include (printf "tierlimit.validate.%s" .) $ | fromYamlArray) }}
 {{- end }}
 {{- if $errors }}
@@ -129,15 +129,15 @@ when other objects have been changed already. */}}
 {{- if has (int .port) (list 8080 8081 8443 9001) }}
 - 'errorBackends: port {{ .port }} is used by Tierlimit itself, take another'
 {{- end }}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .name) }}
-- 'errorBackends: a name is part of the name of a Service: use up to 8 small letters and digits'
+{{- if not (regexMatch "^[a-z0-9]+(-[a-z0-9]+)*$" .name) }}
+- 'errorBackends: a name is part of the name of a Service: use up to 8 small letters and digits, with "-" only between them'
 {{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "tierlimit.validate.identity" -}}
 {{- range .Values.identity.sources }}
-{{- if not (regexMatch "^(address|authorization|anonymous|jwt|(address|header|api-key|jwt):[!#$%&'*+.^_`|~0-9A-Za-z-]+|forwarded-for:[1-9][0-9]*)$" .) }}
+{{- if not (regexMatch "^(address|authorization|anonymous|jwt|(address|header|api-key|jwt):[!#$%&'*+.^_`|~0-9A-Za-z-]+|forwarded-for:([1-9]|1[0-6]))$" .) }}
 - 'identity.sources: {{ . | quote | replace "'" "''" }} is no source: use address, address:HEADER, forwarded-for:N, header:NAME, authorization, api-key:NAME, jwt, jwt:NAME or anonymous'
 {{- end }}
 {{- end }}
@@ -164,8 +164,62 @@ when other objects have been changed already. */}}
 {{- end }}
 {{- end }}
 
+{{- define "tierlimit.validate.sources" -}}
+{{- $seen := list }}
+{{- range .Values.identity.sources }}
+{{- $source := . | quote | replace "'" "''" }}
+{{- if has (lower .) $seen }}
+- 'identity.sources: {{ $source }} is listed twice: leave one'
+{{- else if or (has "address" $seen) (has "anonymous" $seen) }}
+- 'identity.sources: {{ $source }} is never reached: address and anonymous find a caller in every request, so put the one of them that you want last'
+{{- end }}
+{{- if regexMatch "(?i):(host|authorization)$" . }}
+- 'identity.sources: {{ $source }}: Host says where a request goes, not who sends it; for Authorization use jwt or authorization'
+{{- end }}
+{{- $seen = append $seen (lower .) }}
+{{- end }}
+{{- with .Values.identity.hashKey.existingSecret }}
+{{- if and .name (not .key) }}
+- 'identity.hashKey.existingSecret.key is empty: name the key in the Secret, usually hash-key'
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "tierlimit.validate.network" -}}
 {{- if and .Values.networkPolicy.enabled .Values.identity.authService.url (not .Values.networkPolicy.authService.ports) }}
 - 'identity.authService.url: the NetworkPolicy would keep Tierlimit from it; list the ports of its Pods in networkPolicy.authService.ports, for oauth2-proxy [4180]'
+{{- end }}
+{{- end }}
+
+{{- define "tierlimit.validate.names" -}}
+{{- $fullname := include "tierlimit.fullname" . }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) }}
+- '{{ $fullname | quote | replace "'" "''" }} cannot be the name of a Service: set fullnameOverride to a name that begins with a letter, of small letters, digits and "-"'
+{{- end }}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" }}
+{{- range $field := list "commonLabels" "podLabels" }}
+{{- if hasKey (get $.Values $field) $label }}
+- '{{ $field }}: {{ $label }} is what the Services select by, and is set by the chart: take another label'
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $names := list }}
+{{- $ports := list }}
+{{- range .Values.errorBackends }}
+{{- if has .name $names }}
+- 'errorBackends: the name {{ .name | quote | replace "'" "''" }} is used twice, and each has a Service of its own: take another'
+{{- end }}
+{{- if has (int .port) $ports }}
+- 'errorBackends: port {{ .port }} is used twice: take another'
+{{- end }}
+{{- $names = append $names .name }}
+{{- $ports = append $ports (int .port) }}
+{{- end }}
+{{- $variables := list }}
+{{- range include "tierlimit.env" . | fromYamlArray }}
+{{- if has .name $variables }}
+- 'extraEnv: {{ .name | quote | replace "'" "''" }} is there twice, or is set by the chart: take it out, and use the value for it'
+{{- end }}
+{{- $variables = append $variables .name }}
 {{- end }}
 {{- end }}
