@@ -52,7 +52,9 @@ test: setup ## Install or build what the tests need, then run them all, with the
 	TIERLIMIT_PROXIES=$$(hack/setup-proxies.sh)
 	TIERLIMIT_OPENAI_SDK=$$(hack/setup-openai.sh)
 	TIERLIMIT_HELM=$$(hack/setup-helm.sh)
-	go test -race -count=1 -timeout 20m ./...
+	go test -race -count=1 -timeout 20m $$(go list ./... | grep -v -e /cmd/tierlimit -e /internal/drills)
+	# Bursts and outages of whole processes: two such packages at once would test the machine.
+	go test -race -count=1 -timeout 20m -p 1 ./cmd/tierlimit ./internal/drills
 	go -C hack/bench test -race -count=1 ./...
 	go -C hack/image test -count=1 -timeout 30m ./...
 

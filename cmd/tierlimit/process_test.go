@@ -134,7 +134,10 @@ func (p *process) statuses(n int, query string) []int {
 // askTogether makes n checks at once, spread over processes, and counts the statuses.
 func askTogether(t *testing.T, n int, query string, over ...*process) map[int]int {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: 30 * time.Second}
+	// With a connection for each, a busy machine takes longer to send on the last of them than the server
+	// waits for a request.
+	const connections = 256
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	var (
 		mu     sync.Mutex
