@@ -45,13 +45,19 @@ image-push: ## Push what `make image` has built to IMAGE, such as registry.examp
 
 ##@ Develop
 
+# Whatever runs tests begins with this: it tells them where the real parts are. A package that is only
+# fuzzed needs them too, since its TestMain starts them.
+define real_parts
+export KUBEBUILDER_ASSETS TIERLIMIT_PROXIES TIERLIMIT_OPENAI_SDK TIERLIMIT_HELM
+KUBEBUILDER_ASSETS=$$(hack/setup-controlplane.sh)
+TIERLIMIT_PROXIES=$$(hack/setup-proxies.sh)
+TIERLIMIT_OPENAI_SDK=$$(hack/setup-openai.sh)
+TIERLIMIT_HELM=$$(hack/setup-helm.sh)
+endef
+
 .PHONY: test
 test: setup ## Install or build what the tests need, then run them all, with the race detector
-	export KUBEBUILDER_ASSETS TIERLIMIT_PROXIES TIERLIMIT_OPENAI_SDK TIERLIMIT_HELM
-	KUBEBUILDER_ASSETS=$$(hack/setup-controlplane.sh)
-	TIERLIMIT_PROXIES=$$(hack/setup-proxies.sh)
-	TIERLIMIT_OPENAI_SDK=$$(hack/setup-openai.sh)
-	TIERLIMIT_HELM=$$(hack/setup-helm.sh)
+	$(real_parts)
 	go test -race -count=1 -timeout 20m $$(go list ./... | grep -v -e /cmd/tierlimit -e /internal/drills)
 	# Bursts and outages of whole processes: two such packages at once would test the machine.
 	go test -race -count=1 -timeout 20m -p 1 ./cmd/tierlimit ./internal/drills
@@ -60,8 +66,7 @@ test: setup ## Install or build what the tests need, then run them all, with the
 
 .PHONY: drills
 drills: setup ## Run the outage drills and print what was observed; `make test` runs them too
-	export KUBEBUILDER_ASSETS
-	KUBEBUILDER_ASSETS=$$(hack/setup-controlplane.sh)
+	$(real_parts)
 	go test -v -count=1 -timeout 20m ./internal/drills
 
 # Short for a look before a commit; hours find more. A number of runs, such as 2000x, is for CI: at the
@@ -70,6 +75,7 @@ FUZZTIME ?= 30s
 
 .PHONY: fuzz
 fuzz: setup ## Run every fuzz test, one after the other, each for FUZZTIME (default 30s)
+	$(real_parts)
 	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' api cmd internal pkg); do
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file); do
 			echo "$$file: $$target"
@@ -103,10 +109,12 @@ bench: setup build ## Compare with other limiters on this machine and write docs
 
 .PHONY: bench-go
 bench-go: setup ## Run the benchmarks of the limiter, of identities, tiers and the check endpoint, against a real Redis
+	$(real_parts)
 	go test -run '^$$' -bench . -benchmem ./pkg/limiter ./internal/identity ./internal/tier ./internal/tierfile ./internal/webhookserver
 
 .PHONY: dashboard
 dashboard: setup ## Draw the dashboard from a real Prometheus under load, as docs/dashboard.svg; about 4 minutes
+	$(real_parts)
 	TIERLIMIT_DASHBOARD_PICTURE=$(CURDIR)/docs/dashboard.svg go test -count=1 -run 'TestDashboardAndAlertsOnRealLoad' ./config/prometheus
 
 .PHONY: generate
