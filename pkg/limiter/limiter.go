@@ -73,9 +73,23 @@ type Decision struct {
 	// Usage is what is left of every limit, budget by budget and of the shortest window first. It is
 	// empty when rejected: the windows after the one that rejected were not looked at.
 	Usage []Usage
+	// Grant is the grant of the first budget's subject. It is looked at only when it matters: when a
+	// limit of that budget is used up, or is by this request. Then Limit.Requests, Remaining and Usage of
+	// the budget have what the grant allows on top. Nil if it was not looked at, or there is none.
+	Grant *GrantUse
 	// Remembered is true for a rejection that was answered from the memory of this process
 	// (Options.DenyMemory); Redis was not asked.
 	Remembered bool
+}
+
+// GrantUse is what a decision says of a grant.
+type GrantUse struct {
+	// Requests is how many requests were granted.
+	Requests int64
+	// Remaining is how many of them are left.
+	Remaining int64
+	// Charged is true when this request was charged to the grant, and to no log of the budget.
+	Charged bool
 }
 
 // Usage is what is left of one limit.
