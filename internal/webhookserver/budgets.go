@@ -121,7 +121,7 @@ func (h *Handler) decide(ctx context.Context, q question, inForce []applied) ans
 		}
 	}
 	a := h.together(ctx, q, enforced)
-	if a.outcome == outcomeAdmitted && !q.look {
+	if a.admitted() && !q.look {
 		a.report(h.together(ctx, q, tried))
 	}
 	return a
