@@ -33,8 +33,8 @@ const (
 // Logs reads the logs of subjects, as limiter.SlidingWindow does: both methods block until Redis has
 // answered or ctx ends.
 type Logs interface {
-	// Times returns when the requests in the log of a window were admitted, oldest first.
-	// The caller may change them.
+	// Times returns when the requests in the log of a window were admitted, oldest first, perhaps some
+	// that have left too. The caller may change them.
 	Times(ctx context.Context, subject limiter.Subject, window time.Duration) ([]time.Time, error)
 	// Inspect returns the state of the windows of some limits, the shortest first.
 	Inspect(ctx context.Context, subject limiter.Subject, last int, limits ...limiter.Limit) (limiter.State, error)
@@ -117,6 +117,11 @@ func (s *simulation) user(ctx context.Context, subject limiter.Subject) (row adm
 	if err != nil {
 		return row, false, err
 	}
+	first := slices.IndexFunc(times, func(at time.Time) bool { return state.Now.Sub(at) < s.longest() })
+	if first < 0 {
+		first = len(times)
+	}
+	times = times[first:] // without those that have left, which may not be removed yet
 	row.RejectedNow = s.rejectedNow(state, times)
 	row.Requests, row.Rejected = int64(len(times)), replay(times, s.limits)
 	return row, true, nil
