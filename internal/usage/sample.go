@@ -54,12 +54,12 @@ type thinning struct {
 	lowered uint32
 }
 
-// sighting is one check of a user.
+// sighting is one check of a user. The name goes beside it: what is kept of a struct has the compiler think
+// that all of it is, and that would be an allocation for each check.
 type sighting struct {
 	tier        *tierState
 	shard       int
 	hash, place uint64
-	name        []byte
 	at          uint32
 	rejected    bool
 }
@@ -69,7 +69,7 @@ func zerosOf(hash uint64) uint8 {
 }
 
 // see takes note of a check.
-func (s *sample) see(c sighting) {
+func (s *sample) see(c sighting, name []byte) {
 	if c.at >= s.tidyAt {
 		s.tidyAt = c.at + tidyEvery
 		s.tidy(c.at, c.shard)
@@ -78,7 +78,7 @@ func (s *sample) see(c sighting) {
 	if zerosOf(c.hash) < thin.zeros {
 		return
 	}
-	u := s.find(c)
+	u := s.find(c, name)
 	if u == nil {
 		if len(s.users) == sampleUsers {
 			s.makeRoom(c.at, c.shard)
@@ -86,7 +86,7 @@ func (s *sample) see(c sighting) {
 				return
 			}
 		}
-		u = s.add(c)
+		u = s.add(c, name)
 	}
 	u.at = max(u.at, c.at)
 	if c.rejected {
@@ -94,9 +94,9 @@ func (s *sample) see(c sighting) {
 	}
 }
 
-func (s *sample) find(c sighting) *seenUser {
+func (s *sample) find(c sighting, name []byte) *seenUser {
 	for i := s.heads[c.place%sampleHeads]; i != none; i = s.users[i].next {
-		if u := &s.users[i]; u.hash == c.hash && u.tier == c.tier && bytes.Equal(u.name, c.name) {
+		if u := &s.users[i]; u.hash == c.hash && u.tier == c.tier && bytes.Equal(u.name, name) {
 			return u
 		}
 	}
@@ -104,7 +104,7 @@ func (s *sample) find(c sighting) *seenUser {
 }
 
 // add makes room for a user and keeps it. What the name of another took before is used again.
-func (s *sample) add(c sighting) *seenUser {
+func (s *sample) add(c sighting, name []byte) *seenUser {
 	n := len(s.users)
 	if n < cap(s.users) {
 		s.users = s.users[:n+1]
@@ -112,7 +112,7 @@ func (s *sample) add(c sighting) *seenUser {
 		s.users = append(s.users, seenUser{})
 	}
 	u, head := &s.users[n], &s.heads[c.place%sampleHeads]
-	*u = seenUser{hash: c.hash, place: c.place, name: append(u.name[:0], c.name...), tier: c.tier, next: *head}
+	*u = seenUser{hash: c.hash, place: c.place, name: append(u.name[:0], name...), tier: c.tier, next: *head}
 	*head = uint16(n) //nolint:gosec // G115: below sampleUsers
 	thin := &c.tier.thin[c.shard]
 	thin.users++

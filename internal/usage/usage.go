@@ -123,8 +123,8 @@ func (u *Usage) Record(d webhookserver.Decided) {
 		}
 		p.add(hash, place, name, t, effect != passed)
 	}
-	s.sample.see(sighting{tier: t, shard: int(i), hash: hash, place: place, name: name, at: since(age), //nolint:gosec // G115: below shards
-		rejected: !d.Upstream && (effect == rejected || effect == tried)})
+	s.sample.see(sighting{tier: t, shard: int(i), hash: hash, place: place, at: since(age), //nolint:gosec // G115: below shards
+		rejected: !d.Upstream && (effect == rejected || effect == tried)}, name)
 }
 
 // since is a time since the start in whole seconds, from 1 on.
