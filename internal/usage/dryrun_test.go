@@ -90,7 +90,7 @@ func traffic(h http.Handler, attempt int) map[string]int64 {
 		for user := range 8 {
 			name := fmt.Sprintf("user-%d-%d", attempt, user)
 			rejected[name] += 0
-			for range random.IntN(user/2+2) {
+			for range random.IntN(user/2 + 2) {
 				for _, name := range []string{"real", "trial"} {
 					r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/check?tier=%s&tenant=%s&user=user-%d-%d", name, name, attempt, user), nil)
 					w := httptest.NewRecorder()
