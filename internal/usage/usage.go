@@ -123,7 +123,7 @@ func (u *Usage) Record(d webhookserver.Decided) {
 		}
 		p.add(hash, place, name, t, effect != passed)
 	}
-	s.sample.see(sighting{tier: t, shard: int(i), hash: hash, place: place, at: since(age), //nolint:gosec // G115: below shards
+	s.sample.see(sighting{tier: t, shard: int(i), hash: hash, place: place, at: since(age),
 		rejected: !d.Upstream && (effect == rejected || effect == tried)}, name)
 }
 
