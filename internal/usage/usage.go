@@ -7,7 +7,7 @@
 //
 // There are 16 parts (shards), by a hash of the subject. Each counts the 128 heaviest of its users in each
 // 5 seconds of the last minute and keeps 2,048 users of the last day, thinned out when there are more. All
-// together take 5 MiB when they are full, and 20 MiB if every name is as long as one can be. Subjects
+// together take 6 MiB when they are full, and 18 MiB if every name is as long as one can be. Subjects
 // with a part of more than 128 bytes, or of more than 252 bytes in all, are counted by outcome only.
 package usage
 
