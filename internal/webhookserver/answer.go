@@ -63,6 +63,8 @@ type answer struct {
 	detail      string           // for people, on anything but 200
 	auth        *identity.Answer // what the other auth service answered, if it was asked
 	relay       *identity.Answer // it instead of an answer of our own
+
+	subject limiter.Subject // whose budget was asked for, for the recorder; zero if nobody was identified
 }
 
 // admitted returns whether budgets admitted the request.
