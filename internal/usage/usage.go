@@ -153,7 +153,7 @@ func init() {
 	for i, name := range names {
 		outcomes[name] = i
 		effects[i] = map[string]effect{
-			"admitted": passed, "local_admitted": passed, "disabled": passed, "failed_open": passed,
+			"admitted": passed, "granted": passed, "local_admitted": passed, "disabled": passed, "failed_open": passed,
 			"rejected": rejected, "local_rejected": rejected, "dry_run_rejected": tried,
 		}[name]
 	}
