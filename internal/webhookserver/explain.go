@@ -251,9 +251,9 @@ func (h *Handler) describe(t *tier.Tier, asked string, now time.Time) adminapi.T
 
 func modeName(t *tier.Tier) string {
 	if t.DryRun {
-		return "DryRun"
+		return adminapi.ModeDryRun
 	}
-	return "Enforce"
+	return adminapi.ModeEnforce
 }
 
 // EachParameter reads pairs of a query in the way of a check: it hands each name and value to set, in order, and

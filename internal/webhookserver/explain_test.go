@@ -256,7 +256,9 @@ func TestExplainGrant(t *testing.T) {
 	if diff := cmp.Diff(&adminapi.Grant{Requests: 10, Used: 1, Remaining: 9}, got.Grant); diff != "" || got.Remaining != 9 {
 		t.Errorf("remaining %d, -want +got:\n%s", got.Remaining, diff)
 	}
-	if !slices.ContainsFunc(got.Reasons, func(r string) bool { return strings.Contains(r, "charged to a grant of 10 requests, of which 9 are left") }) {
+	if !slices.ContainsFunc(got.Reasons, func(r string) bool {
+		return strings.Contains(r, "charged to a grant of 10 requests, of which 9 are left")
+	}) {
 		t.Errorf("%q", got.Reasons)
 	}
 }
