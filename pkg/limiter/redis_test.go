@@ -18,7 +18,7 @@ func TestUserOfRedisNeedsNoMoreThanDocumented(t *testing.T) {
 	ctx := context.Background()
 	err := server.Client.Do(ctx, "ACL", "SETUSER", "tierlimit", "on", ">secret", "~ratelimit:*", "~*:ratelimit:*",
 		"+evalsha", "+eval", "+time", "+zcard", "+zrange", "+zscore", "+zcount",
-		"+unlink", "+zremrangebyrank", "+zremrangebyscore", "+zadd", "+expire").Err()
+		"+unlink", "+zremrangebyrank", "+zremrangebyscore", "+zadd", "+expire", "+hmget", "+hlen", "+hset", "+hexists", "+pexpire").Err()
 	if err != nil {
 		t.Fatal(err)
 	}
