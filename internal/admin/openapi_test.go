@@ -82,7 +82,7 @@ func TestOpenAPISchemas(t *testing.T) {
 			t.Errorf("%s is not in the document", name)
 			continue
 		}
-		want, required := map[string]string{}, []string{}
+		want, required := map[string]string{}, []string(nil)
 		fields(reflect.TypeOf(value), func(json, kind string, optional bool) {
 			want[json] = kind
 			if !optional {

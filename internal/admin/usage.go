@@ -48,11 +48,32 @@ func (h *Handler) top(_ context.Context, c *call) (any, error) {
 			return nil, err
 		}
 	}
-	return h.Usage.Top(by, name, int(limit)), nil
+	found := h.Usage.Top(by, name, int(limit))
+	found.Replicas, found.Users = list(found.Replicas), list(found.Users)
+	return found, nil
+}
+
+// list returns an empty list for one that is nil, which JSON would write as null.
+func list[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
 }
 
 // decisions says what was decided.
-func (h *Handler) decisions(context.Context, *call) (any, error) { return h.Usage.Decisions(), nil }
+func (h *Handler) decisions(context.Context, *call) (any, error) {
+	found := h.Usage.Decisions()
+	found.Replicas, found.Tiers = list(found.Replicas), list(found.Tiers)
+	for i := range found.Tiers {
+		t := &found.Tiers[i]
+		t.Users = list(t.Users)
+		if t.Outcomes == nil {
+			t.Outcomes = map[string]int64{}
+		}
+	}
+	return found, nil
+}
 
 // existing returns a tier by its name. Nothing stands in for one that does not exist: nobody has been seen
 // with it.
@@ -93,6 +114,8 @@ func (h *Handler) simulate(ctx context.Context, c *call) (any, error) {
 	result, err := h.Usage.Simulate(ctx, h.Limiter, t, limits)
 	switch {
 	case err == nil:
+		result.Replicas, result.Users = list(result.Replicas), list(result.Users)
+		result.Tier.Limits, result.Limits = list(result.Tier.Limits), list(result.Limits)
 		return result, nil
 	case h.Ending.Err() != nil:
 		return nil, refuse(http.StatusServiceUnavailable, "This replica is about to end: ask another.")

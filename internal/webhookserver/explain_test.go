@@ -41,6 +41,7 @@ type explainCase struct {
 	away     error // Redis
 	notReady bool
 	want     string // in the reasons
+	grant    int64  // requests on top, before the checks
 }
 
 func explainCases() map[string]explainCase {
@@ -50,54 +51,65 @@ func explainCases() map[string]explainCase {
 		return func(t *testing.T, o *Options) { identifiedBy(t, list)(o) }
 	}
 	away := errors.New("connection refused")
+	granted := func(grant int64, before int, want string, tiers ...*tier.Tier) explainCase {
+		return explainCase{reason: "a grant", tiers: tiers, before: before, query: "user=u", want: want, grant: grant}
+	}
 	return map[string]explainCase{
-		"Admitted":        {"a user with room", nil, []*tier.Tier{free}, 0, "user=u", nil, nil, false, "Admitted: of 2 requests per minute there are 1 left"},
-		"LastOne":         {"the last that is admitted", nil, []*tier.Tier{free}, 1, "user=u", nil, nil, false, "there are 0 left"},
-		"ByMinute":        {"the minute is used up", nil, []*tier.Tier{free}, 3, "user=u", nil, nil, false, "The free tier admits 2 requests per minute. Retry after"},
-		"ByDay":           {"the day is used up", nil, []*tier.Tier{budget("free", 5, 1)}, 1, "user=u", nil, nil, false, "The free tier admits 1 requests per day"},
-		"Zero":            {"no wait would help", nil, []*tier.Tier{budget("free", 0, 0)}, 0, "user=u", nil, nil, false, "admits no requests"},
-		"DryRun":          {"a dry run rejects nobody", nil, []*tier.Tier{budget("free", 1, 100, dryRunTier)}, 2, "user=u", nil, nil, false, "mode Enforce would reject it"},
-		"DryRunRoom":      {"a dry run charges", nil, []*tier.Tier{budget("free", 3, 100, dryRunTier)}, 1, "user=u", nil, nil, false, "mode DryRun"},
-		"OwnSwitch":       {"of the tier", nil, []*tier.Tier{budget("free", 1, 1, engaged(time.Time{}))}, 2, "user=u", nil, nil, false, "The kill switch of tier free is engaged: it"},
-		"ExpiringSwitch":  {"it says until when", nil, []*tier.Tier{budget("free", 1, 1, engaged(hour))}, 2, "user=u", nil, nil, false, "engaged until " + hour.UTC().Format(time.RFC3339)},
-		"ExpiredSwitch":   {"an expired one is none", nil, []*tier.Tier{budget("free", 1, 1, engaged(time.Unix(1, 0)))}, 1, "user=u", nil, nil, false, "The free tier admits 1"},
-		"GlobalSwitch":    {"RATE_LIMIT_DISABLED", func(_ *testing.T, o *Options) { o.Disabled = true }, []*tier.Tier{free}, 3, "user=u", nil, nil, false, "RATE_LIMIT_DISABLED"},
-		"UnknownTier":     {"the default tier stands in", nil, []*tier.Tier{free}, 1, "user=u&tier=gold", nil, nil, false, `There is no RateLimitTier "gold": the default tier free stands in`},
-		"MissingTier":     {"nothing stands in", nil, []*tier.Tier{pro}, 0, "user=u&tier=gold", nil, nil, false, "create one of the two"},
-		"MissingDefault":  {"nothing stands in", nil, []*tier.Tier{pro}, 0, "user=u", nil, nil, false, "create it."},
-		"NotLoaded":       {"the start", nil, nil, 0, "user=u", nil, nil, true, "The tiers have not been loaded yet"},
-		"Upstream":        {"a cap with room", nil, []*tier.Tier{free, pro}, 1, "user=u&upstream=pro", nil, nil, false, "The cap of upstream pro applies too"},
-		"UpstreamFull":    {"a cap without", nil, []*tier.Tier{budget("free", 50, 100), budget("pro", 2, 9)}, 3, "user=u&upstream=pro", nil, nil, false, "All callers of upstream pro together may make 2"},
-		"UpstreamTenant":  {"a cap of each tenant", nil, []*tier.Tier{budget("free", 50, 100), budget("pro", 1, 9)}, 1, "user=u&upstream=pro&upstream-per=tenant&tenant=acme", nil, nil, false, "in your tenant"},
-		"UpstreamDryRun":  {"a cap that is tried out is asked second", nil, []*tier.Tier{budget("free", 50, 100), budget("pro", 1, 9, dryRunTier)}, 2, "user=u&upstream=pro", nil, nil, false, "mode Enforce would reject it"},
-		"UserDryRun":      {"and a user's beside an enforced cap", nil, []*tier.Tier{budget("free", 50, 100, dryRunTier), budget("pro", 3, 9)}, 1, "user=u&upstream=pro", nil, nil, false, "The tier free is in mode DryRun"},
-		"UpstreamSwitch":  {"only the user's budget is left", nil, []*tier.Tier{free, budget("pro", 1, 9, engaged(time.Time{}))}, 1, "user=u&upstream=pro", nil, nil, false, "tier pro is engaged"},
-		"NoUpstream":      {"no default stands in for a cap", nil, []*tier.Tier{free}, 0, "user=u&upstream=gold", nil, nil, false, "no default tier stands in for a cap"},
-		"NoTenant":        {"a cap of each tenant needs one", nil, []*tier.Tier{free, pro}, 0, "user=u&upstream=pro&upstream-per=tenant", nil, nil, false, "give the parameter tenant"},
-		"ByHeader":        {"an identity source", sources("header:X-User,address"), []*tier.Tier{free}, 1, "route=chat", []string{"x-user", "alice"}, nil, false, `The caller is user "alice", by the identity source "header:X-User"`},
-		"ByKey":           {"the hash of a key", sources("api-key:X-Api-Key"), []*tier.Tier{free}, 1, "", []string{"X-Api-Key", "k"}, nil, false, `The caller is key "`},
-		"ByAddress":       {"the proxy's header", sources("address"), []*tier.Tier{free}, 1, "", []string{"X-Real-IP", "203.0.113.7"}, nil, false, `The caller is ip "203.0.113.7", by the identity source "address"`},
-		"ByPeer":          {"the connection", sources("address"), []*tier.Tier{free}, 1, "", nil, nil, false, `The caller is ip "192.0.2.1"`},
-		"BadAddress":      {"no caller", nil, []*tier.Tier{free}, 0, "", []string{"X-Real-IP", "x"}, nil, false, "is not an IP address"},
-		"NoCredentials":   {"401", sources("authorization"), []*tier.Tier{free}, 0, "", nil, nil, false, "carries no credentials"},
-		"NoUser":          {"403", sources("header:X-User"), []*tier.Tier{free}, 0, "", nil, nil, false, "does not say who is calling"},
-		"Exempt":          {"a method that does not count", nil, []*tier.Tier{free}, 0, "user=u&exempt=GET", []string{"X-Forwarded-Method", "GET"}, nil, false, "does not count"},
-		"NotExempt":       {"another method", nil, []*tier.Tier{free}, 1, "user=u&exempt=GET", []string{"X-Forwarded-Method", "POST"}, nil, false, "with this method counts"},
-		"UnknownName":     {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&teir=pro", nil, nil, false, `Unknown parameter "teir"`},
-		"Twice":           {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&user=v", nil, nil, false, "is given twice"},
-		"BadAuth":         {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&auth=x", nil, nil, false, "use none"},
-		"BadTier":         {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&tier=Free", nil, nil, false, "cannot be the name"},
-		"FailClosed":      {"503", nil, []*tier.Tier{free}, 0, "user=u", nil, away, false, "failurePolicy FailClosed"},
-		"FailOpen":        {"passes", nil, []*tier.Tier{budget("free", 2, 100, failOpenTier)}, 0, "user=u", nil, away, false, "passes uncounted"},
-		"FailLocal":       {"a share", func(_ *testing.T, o *Options) { among(2)(o) }, []*tier.Tier{budget("free", 5, 100, failLocalTier)}, 1, "user=u", nil, away, false, "by its share"},
-		"FailLocalOver":   {"a share that is used up", func(_ *testing.T, o *Options) { among(2)(o) }, []*tier.Tier{budget("free", 2, 100, failLocalTier)}, 2, "user=u", nil, away, false, "at this replica"},
-		"AwayDryRun":      {"a dry run passes", nil, []*tier.Tier{budget("free", 2, 100, dryRunTier)}, 0, "user=u", nil, away, false, "passes uncounted"},
-		"Circuit":         {"Redis is not asked", nil, []*tier.Tier{free}, 0, "user=u", nil, fmt.Errorf("x: %w", limiter.ErrCircuitOpen), false, "circuit open"},
-		"NoDecision":      {"Redis answers something else", nil, []*tier.Tier{free}, 0, "user=u", nil, fmt.Errorf("x: %w", limiter.ErrReply), false, "no decision"},
-		"AuthAllows":      {"the other service names the caller", guardedOptions(204, "X-Auth-Request-User", "bob"), []*tier.Tier{free}, 1, "", nil, nil, false, `The caller is user "bob", by the other auth service`},
-		"AuthRefuses":     {"its answer is the answer", guardedOptions(401, "WWW-Authenticate", "Basic"), []*tier.Tier{free}, 0, "", nil, nil, false, "answers 401"},
-		"AuthAway":        {"503", guardedOptions(500, "X-A", "b"), []*tier.Tier{free}, 0, "", nil, nil, false, "cannot be identified now"},
-		"WithoutXHeaders": {"sets that are switched off are off", func(_ *testing.T, o *Options) { o.Headers = HeaderSets{None: true} }, []*tier.Tier{free}, 3, "user=u", nil, nil, false, "admits 2 requests"},
+		"GrantUnused":     granted(3, 0, "Admitted: of 2 requests per minute there are 1 left", free),
+		"GrantNext":       granted(3, 1, "includes a grant of 3 requests, of which 3 are left", free),
+		"GrantCharged":    granted(3, 2, "charged to a grant of 3 requests, of which 2 are left", free),
+		"GrantLast":       granted(3, 4, "charged to a grant of 3 requests, of which 0 are left", free),
+		"GrantSpent":      granted(3, 5, "The free tier admits 2 requests per minute", free),
+		"GrantDay":        granted(3, 2, "charged to a grant", budget("free", 5, 2)),
+		"GrantDryRun":     granted(3, 1, "charged to a grant", budget("free", 1, 100, dryRunTier)),
+		"GrantZero":       granted(3, 0, "admits no requests", budget("free", 0, 0)),
+		"Admitted":        {"a user with room", nil, []*tier.Tier{free}, 0, "user=u", nil, nil, false, "Admitted: of 2 requests per minute there are 1 left", 0},
+		"LastOne":         {"the last that is admitted", nil, []*tier.Tier{free}, 1, "user=u", nil, nil, false, "there are 0 left", 0},
+		"ByMinute":        {"the minute is used up", nil, []*tier.Tier{free}, 3, "user=u", nil, nil, false, "The free tier admits 2 requests per minute. Retry after", 0},
+		"ByDay":           {"the day is used up", nil, []*tier.Tier{budget("free", 5, 1)}, 1, "user=u", nil, nil, false, "The free tier admits 1 requests per day", 0},
+		"Zero":            {"no wait would help", nil, []*tier.Tier{budget("free", 0, 0)}, 0, "user=u", nil, nil, false, "admits no requests", 0},
+		"DryRun":          {"a dry run rejects nobody", nil, []*tier.Tier{budget("free", 1, 100, dryRunTier)}, 2, "user=u", nil, nil, false, "mode Enforce would reject it", 0},
+		"DryRunRoom":      {"a dry run charges", nil, []*tier.Tier{budget("free", 3, 100, dryRunTier)}, 1, "user=u", nil, nil, false, "mode DryRun", 0},
+		"OwnSwitch":       {"of the tier", nil, []*tier.Tier{budget("free", 1, 1, engaged(time.Time{}))}, 2, "user=u", nil, nil, false, "The kill switch of tier free is engaged: it", 0},
+		"ExpiringSwitch":  {"it says until when", nil, []*tier.Tier{budget("free", 1, 1, engaged(hour))}, 2, "user=u", nil, nil, false, "engaged until " + hour.UTC().Format(time.RFC3339), 0},
+		"ExpiredSwitch":   {"an expired one is none", nil, []*tier.Tier{budget("free", 1, 1, engaged(time.Unix(1, 0)))}, 1, "user=u", nil, nil, false, "The free tier admits 1", 0},
+		"GlobalSwitch":    {"RATE_LIMIT_DISABLED", func(_ *testing.T, o *Options) { o.Disabled = true }, []*tier.Tier{free}, 3, "user=u", nil, nil, false, "RATE_LIMIT_DISABLED", 0},
+		"UnknownTier":     {"the default tier stands in", nil, []*tier.Tier{free}, 1, "user=u&tier=gold", nil, nil, false, `There is no RateLimitTier "gold": the default tier free stands in`, 0},
+		"MissingTier":     {"nothing stands in", nil, []*tier.Tier{pro}, 0, "user=u&tier=gold", nil, nil, false, "create one of the two", 0},
+		"MissingDefault":  {"nothing stands in", nil, []*tier.Tier{pro}, 0, "user=u", nil, nil, false, "create it.", 0},
+		"NotLoaded":       {"the start", nil, nil, 0, "user=u", nil, nil, true, "The tiers have not been loaded yet", 0},
+		"Upstream":        {"a cap with room", nil, []*tier.Tier{free, pro}, 1, "user=u&upstream=pro", nil, nil, false, "The cap of upstream pro applies too", 0},
+		"UpstreamFull":    {"a cap without", nil, []*tier.Tier{budget("free", 50, 100), budget("pro", 2, 9)}, 3, "user=u&upstream=pro", nil, nil, false, "All callers of upstream pro together may make 2", 0},
+		"UpstreamTenant":  {"a cap of each tenant", nil, []*tier.Tier{budget("free", 50, 100), budget("pro", 1, 9)}, 1, "user=u&upstream=pro&upstream-per=tenant&tenant=acme", nil, nil, false, "in your tenant", 0},
+		"UpstreamDryRun":  {"a cap that is tried out is asked second", nil, []*tier.Tier{budget("free", 50, 100), budget("pro", 1, 9, dryRunTier)}, 2, "user=u&upstream=pro", nil, nil, false, "mode Enforce would reject it", 0},
+		"UserDryRun":      {"and a user's beside an enforced cap", nil, []*tier.Tier{budget("free", 50, 100, dryRunTier), budget("pro", 3, 9)}, 1, "user=u&upstream=pro", nil, nil, false, "The tier free is in mode DryRun", 0},
+		"UpstreamSwitch":  {"only the user's budget is left", nil, []*tier.Tier{free, budget("pro", 1, 9, engaged(time.Time{}))}, 1, "user=u&upstream=pro", nil, nil, false, "tier pro is engaged", 0},
+		"NoUpstream":      {"no default stands in for a cap", nil, []*tier.Tier{free}, 0, "user=u&upstream=gold", nil, nil, false, "no default tier stands in for a cap", 0},
+		"NoTenant":        {"a cap of each tenant needs one", nil, []*tier.Tier{free, pro}, 0, "user=u&upstream=pro&upstream-per=tenant", nil, nil, false, "give the parameter tenant", 0},
+		"ByHeader":        {"an identity source", sources("header:X-User,address"), []*tier.Tier{free}, 1, "route=chat", []string{"x-user", "alice"}, nil, false, `The caller is user "alice", by the identity source "header:X-User"`, 0},
+		"ByKey":           {"the hash of a key", sources("api-key:X-Api-Key"), []*tier.Tier{free}, 1, "", []string{"X-Api-Key", "k"}, nil, false, `The caller is key "`, 0},
+		"ByAddress":       {"the proxy's header", sources("address"), []*tier.Tier{free}, 1, "", []string{"X-Real-IP", "203.0.113.7"}, nil, false, `The caller is ip "203.0.113.7", by the identity source "address"`, 0},
+		"ByPeer":          {"the connection", sources("address"), []*tier.Tier{free}, 1, "", nil, nil, false, `The caller is ip "192.0.2.1"`, 0},
+		"BadAddress":      {"no caller", nil, []*tier.Tier{free}, 0, "", []string{"X-Real-IP", "x"}, nil, false, "is not an IP address", 0},
+		"NoCredentials":   {"401", sources("authorization"), []*tier.Tier{free}, 0, "", nil, nil, false, "carries no credentials", 0},
+		"NoUser":          {"403", sources("header:X-User"), []*tier.Tier{free}, 0, "", nil, nil, false, "does not say who is calling", 0},
+		"Exempt":          {"a method that does not count", nil, []*tier.Tier{free}, 0, "user=u&exempt=GET", []string{"X-Forwarded-Method", "GET"}, nil, false, "does not count", 0},
+		"NotExempt":       {"another method", nil, []*tier.Tier{free}, 1, "user=u&exempt=GET", []string{"X-Forwarded-Method", "POST"}, nil, false, "with this method counts", 0},
+		"UnknownName":     {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&teir=pro", nil, nil, false, `Unknown parameter "teir"`, 0},
+		"Twice":           {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&user=v", nil, nil, false, "is given twice", 0},
+		"BadAuth":         {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&auth=x", nil, nil, false, "use none", 0},
+		"BadTier":         {"400 as a check has it", nil, []*tier.Tier{free}, 0, "user=u&tier=Free", nil, nil, false, "cannot be the name", 0},
+		"FailClosed":      {"503", nil, []*tier.Tier{free}, 0, "user=u", nil, away, false, "failurePolicy FailClosed", 0},
+		"FailOpen":        {"passes", nil, []*tier.Tier{budget("free", 2, 100, failOpenTier)}, 0, "user=u", nil, away, false, "passes uncounted", 0},
+		"FailLocal":       {"a share", func(_ *testing.T, o *Options) { among(2)(o) }, []*tier.Tier{budget("free", 5, 100, failLocalTier)}, 1, "user=u", nil, away, false, "by its share", 0},
+		"FailLocalOver":   {"a share that is used up", func(_ *testing.T, o *Options) { among(2)(o) }, []*tier.Tier{budget("free", 2, 100, failLocalTier)}, 2, "user=u", nil, away, false, "at this replica", 0},
+		"AwayDryRun":      {"a dry run passes", nil, []*tier.Tier{budget("free", 2, 100, dryRunTier)}, 0, "user=u", nil, away, false, "passes uncounted", 0},
+		"Circuit":         {"Redis is not asked", nil, []*tier.Tier{free}, 0, "user=u", nil, fmt.Errorf("x: %w", limiter.ErrCircuitOpen), false, "circuit open", 0},
+		"NoDecision":      {"Redis answers something else", nil, []*tier.Tier{free}, 0, "user=u", nil, fmt.Errorf("x: %w", limiter.ErrReply), false, "no decision", 0},
+		"AuthAllows":      {"the other service names the caller", guardedOptions(204, "X-Auth-Request-User", "bob"), []*tier.Tier{free}, 1, "", nil, nil, false, `The caller is user "bob", by the other auth service`, 0},
+		"AuthRefuses":     {"its answer is the answer", guardedOptions(401, "WWW-Authenticate", "Basic"), []*tier.Tier{free}, 0, "", nil, nil, false, "answers 401", 0},
+		"AuthAway":        {"503", guardedOptions(500, "X-A", "b"), []*tier.Tier{free}, 0, "", nil, nil, false, "cannot be identified now", 0},
+		"WithoutXHeaders": {"sets that are switched off are off", func(_ *testing.T, o *Options) { o.Headers = HeaderSets{None: true} }, []*tier.Tier{free}, 3, "user=u", nil, nil, false, "admits 2 requests", 0},
 	}
 }
 
@@ -132,6 +144,11 @@ func TestExplainSaysWhatTheNextCheckAnswers(t *testing.T) {
 			}, tc.tiers...)
 			if tc.notReady {
 				e.Tiers = new(tier.Table)
+			}
+			if tc.grant > 0 {
+				if _, _, err := decide.(*limiter.SlidingWindow).Grant(t.Context(), limiter.Subject{User: "u"}, tc.grant, time.Hour); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for range tc.before {
 				e.ask("/check?"+tc.query, tc.headers...)
