@@ -25,29 +25,35 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// newServers returns the servers of every replica, bound to their addresses, and the address of the
-// check endpoint.
-func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) ([]manager.Runnable, net.Addr, error) {
-	handler, err := newHandler(ctx, o, tiers, client, log)
+// replica is what answers checks in this process.
+type replica struct {
+	checks  *webhookserver.Handler
+	window  *limiter.SlidingWindow
+	address net.Addr // of the check endpoint
+}
+
+// newServers returns the servers of every replica, bound to their addresses, and what answers checks.
+func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) ([]manager.Runnable, replica, error) {
+	handler, window, err := newHandler(ctx, o, tiers, client, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, replica{}, err
 	}
 	check, err := o.listen("check", "bind-address", o.bindAddress, handler)
 	if err != nil {
-		return nil, nil, err
+		return nil, replica{}, err
 	}
 	servers := []manager.Runnable{check}
 	if o.healthAddress != off {
 		probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, o.probes(tiers))
 		if err != nil {
-			return nil, nil, err
+			return nil, replica{}, err
 		}
 		servers = append(servers, probes)
 	}
 	if o.grpcAddress != off {
 		server, err := o.listenGRPC(handler, log)
 		if err != nil {
-			return nil, nil, err
+			return nil, replica{}, err
 		}
 		servers = append(servers, server)
 	}
@@ -55,26 +61,26 @@ func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.
 		address, query, _ := strings.Cut(backend, "?")
 		handler, err := handler.ErrorBackend(query)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--error-backend is %q: %w", backend, err)
+			return nil, replica{}, fmt.Errorf("--error-backend is %q: %w", backend, err)
 		}
 		server, err := o.listen("error backend", "error-backend", address, handler)
 		if err != nil {
-			return nil, nil, err
+			return nil, replica{}, err
 		}
 		servers = append(servers, server)
 	}
-	return servers, check.Listener.Addr(), nil
+	return servers, replica{checks: handler, window: window, address: check.Listener.Addr()}, nil
 }
 
-// newHandler returns what answers checks.
-func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (*webhookserver.Handler, error) {
+// newHandler returns what answers checks, and the limiter on Redis that decides.
+func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (*webhookserver.Handler, *limiter.SlidingWindow, error) {
 	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout, DenyMemory: o.denyMemory})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sources, auth, err := o.identity.build(ctx, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	webhookserver.RegisterCircuit(ctrlmetrics.Registry, window.CircuitOpen)
 	built := readVersion()
@@ -93,7 +99,7 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		Tracer:      o.tracer,
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },
-	}), nil
+	}), window, nil
 }
 
 // listen returns a server for a handler, bound to the address that a flag gives.
