@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tierlimit/tierlimit/internal/admin"
@@ -33,6 +32,6 @@ func (u noUsage) Decisions() adminapi.Decisions {
 
 func (noUsage) SeenAs(string, limiter.Kind) []adminapi.Seen { return nil }
 
-func (noUsage) Simulate(context.Context, admin.Logs, *tier.Tier, []limiter.Limit) (adminapi.Simulation, error) {
-	return adminapi.Simulation{}, errors.New("no user was seen")
+func (u noUsage) Simulate(_ context.Context, _ admin.Logs, t *tier.Tier, _ []limiter.Limit) (adminapi.Simulation, error) {
+	return adminapi.Simulation{Replicas: []string{u.pod}, Tier: adminapi.Tier{Name: t.Name, Mode: adminapi.ModeEnforce, FailurePolicy: "FailClosed"}, Now: time.Now(), Since: u.since, SampledOneIn: 1}, nil
 }
