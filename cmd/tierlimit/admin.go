@@ -54,7 +54,7 @@ func (o options) newAdmin(r replica, who func(*http.Request) string, event func(
 	return admin.NewHandler(admin.Options{
 		Limiter:    r.window,
 		Checks:     r.checks,
-		Usage:      o.newUsage(r),
+		Usage:      adminUsage{r.usage},
 		HashKey:    []byte(o.identity.hashKey),
 		DenyMemory: o.denyMemory,
 		OpenAPI:    docs.OpenAPI,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tierlimit/tierlimit/internal/controller"
 	"github.com/tierlimit/tierlimit/internal/tier"
+	users "github.com/tierlimit/tierlimit/internal/usage"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
@@ -29,15 +30,17 @@ import (
 type replica struct {
 	checks  *webhookserver.Handler
 	window  *limiter.SlidingWindow
+	usage   *users.Usage
 	address net.Addr // of the check endpoint
 }
 
 // newServers returns the servers of every replica, bound to their addresses, and what answers checks.
 func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) ([]manager.Runnable, replica, error) {
-	handler, window, err := newHandler(ctx, o, tiers, client, log)
+	r, err := newReplica(ctx, o, tiers, client, log)
 	if err != nil {
 		return nil, replica{}, err
 	}
+	handler := r.checks
 	check, err := o.listen("check", "bind-address", o.bindAddress, handler)
 	if err != nil {
 		return nil, replica{}, err
@@ -69,23 +72,25 @@ func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.
 		}
 		servers = append(servers, server)
 	}
-	return servers, replica{checks: handler, window: window, address: check.Listener.Addr()}, nil
+	r.address = check.Listener.Addr()
+	return servers, r, nil
 }
 
-// newHandler returns what answers checks, and the limiter on Redis that decides.
-func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (*webhookserver.Handler, *limiter.SlidingWindow, error) {
+// newReplica returns what answers checks, without an address yet.
+func newReplica(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (replica, error) {
 	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout, DenyMemory: o.denyMemory})
 	if err != nil {
-		return nil, nil, err
+		return replica{}, err
 	}
 	sources, auth, err := o.identity.build(ctx, log)
 	if err != nil {
-		return nil, nil, err
+		return replica{}, err
 	}
 	webhookserver.RegisterCircuit(ctrlmetrics.Registry, window.CircuitOpen)
 	built := readVersion()
 	webhookserver.RegisterBuildInfo(ctrlmetrics.Registry, built.Version, built.Revision)
-	return webhookserver.NewHandler(webhookserver.Options{
+	usage := o.newUsage(tiers)
+	checks := webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
 		Timeout:     o.redisTimeout,
@@ -96,10 +101,12 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled, o.replicas.Load),
+		Recorder:    usage,
 		Tracer:      o.tracer,
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },
-	}), window, nil
+	})
+	return replica{checks: checks, window: window, usage: usage}, nil
 }
 
 // listen returns a server for a handler, bound to the address that a flag gives.

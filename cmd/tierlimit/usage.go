@@ -5,33 +5,27 @@ package main
 
 import (
 	"context"
-	"time"
+
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tierlimit/tierlimit/internal/admin"
 	"github.com/tierlimit/tierlimit/internal/adminapi"
 	"github.com/tierlimit/tierlimit/internal/tier"
+	users "github.com/tierlimit/tierlimit/internal/usage" // usage is what --help says
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// newUsage returns what this replica has seen of its users.
-func (o options) newUsage(replica) admin.Usage { return noUsage{pod: o.pod, since: time.Now()} }
-
-// noUsage has seen nobody.
-type noUsage struct {
-	pod   string
-	since time.Time
+// newUsage returns what remembers who makes how many requests, with its metrics registered.
+func (o options) newUsage(tiers *tier.Table) *users.Usage {
+	u := users.New(users.Options{Tiers: tiers, Disabled: o.disabled, Replica: o.pod, HashKey: []byte(o.identity.hashKey)})
+	ctrlmetrics.Registry.MustRegister(u)
+	return u
 }
 
-func (u noUsage) Top(by, _ string, _ int) adminapi.Top {
-	return adminapi.Top{Replicas: []string{u.pod}, By: by}
-}
+// adminUsage is what the admin API asks.
+type adminUsage struct{ *users.Usage }
 
-func (u noUsage) Decisions() adminapi.Decisions {
-	return adminapi.Decisions{Replicas: []string{u.pod}, Now: time.Now(), StartedAt: u.since}
-}
-
-func (noUsage) SeenAs(string, limiter.Kind) []adminapi.Seen { return nil }
-
-func (u noUsage) Simulate(_ context.Context, _ admin.Logs, t *tier.Tier, _ []limiter.Limit) (adminapi.Simulation, error) {
-	return adminapi.Simulation{Replicas: []string{u.pod}, Tier: adminapi.Tier{Name: t.Name, Mode: adminapi.ModeEnforce, FailurePolicy: "FailClosed"}, Now: time.Now(), Since: u.since, SampledOneIn: 1}, nil
+// Simulate implements admin.Usage.
+func (u adminUsage) Simulate(ctx context.Context, logs admin.Logs, t *tier.Tier, limits []limiter.Limit) (adminapi.Simulation, error) {
+	return u.Usage.Simulate(ctx, logs, t, limits)
 }
