@@ -102,6 +102,17 @@ func TestAdminLocal(t *testing.T) {
 	if got := p.ask("user=alice-in-clear").status; got != 200 {
 		t.Errorf("after that: %d", got)
 	}
+	for target, want := range map[string]string{
+		"/admin/v1/top?by=rejected":                       `"user":"alice-in-clear"`,
+		"/admin/v1/decisions":                             `"rejected":2`,
+		"/admin/v1/simulate?per-minute=1":                 `"users":[{"id":`,
+		"/admin/v1/explain?user=alice-in-clear":           `"outcome":"admitted"`,
+		"/admin/v1/quota?user=alice-in-clear&tenant=acme": `"seenAs":[{"user":"alice-in-clear","tier":"free"}]`,
+	} {
+		if code, body := c.ask("GET", target); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want %s", target, code, body, want)
+		}
+	}
 	for _, want := range []string{`msg=QuotaGranted`, `by=local`, "auditID=" + quota.AuditID, `msg=QuotaReset`} {
 		if !strings.Contains(p.log.String(), want) {
 			t.Errorf("the log does not say %s", want)

@@ -9,6 +9,7 @@ import (
 	"errors"
 
 	"github.com/tierlimit/tierlimit/internal/identity"
+	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
 // authorize asks the other auth service, if there is one for this check.
