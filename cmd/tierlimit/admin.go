@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -117,15 +116,16 @@ func withSecureAdmin(o options, mgr manager.Manager, servers []manager.Runnable,
 // browser says in Sec-Fetch-Site where the request comes from.
 func notFromPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := fromPage(r); err != nil {
-			admin.WriteProblem(w, http.StatusForbidden, err.Error())
+		if detail := fromPage(r); detail != "" {
+			admin.WriteProblem(w, http.StatusForbidden, detail)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func fromPage(r *http.Request) error {
+// fromPage says what to do instead if a request may be a web page's, else "".
+func fromPage(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -134,9 +134,9 @@ func fromPage(r *http.Request) error {
 	site := r.Header.Get("Sec-Fetch-Site")
 	switch {
 	case !isLoopback(host):
-		return errors.New("The admin API of local mode is for this machine only: ask for it at 127.0.0.1 or localhost, not under another name.") //nolint:revive,staticcheck // it is shown as it is
+		return "The admin API of local mode is for this machine only: ask for it at 127.0.0.1 or localhost, not under another name."
 	case hasOrigin, site != "" && site != "none" && site != "same-origin":
-		return errors.New("The admin API is not for web pages: use tierlimit, curl or another program.") //nolint:revive,staticcheck // it is shown as it is
+		return "The admin API is not for web pages: use tierlimit, curl or another program."
 	}
-	return nil
+	return ""
 }

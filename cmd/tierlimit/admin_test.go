@@ -195,6 +195,9 @@ func TestClusterAdminRoles(t *testing.T) {
 				t.Errorf("%s: %d %s, want %d with %q", verb.request, got, body, code, says)
 			}
 		}
+		if got, body := c.ask("GET", adminapi.PathOpenAPI); got != code {
+			t.Errorf("the document: %d %s, want %d", got, body, code)
+		}
 	}
 	refused(adminOf(t, document, p, "", nil), 401, "does not know you")
 	refused(adminOf(t, document, p, "x", nil), 401, "does not know you")
@@ -233,6 +236,12 @@ func TestClusterAdminRoles(t *testing.T) {
 				}
 			}
 		})
+	}
+	refused(adminOf(t, document, p, "", certificateOf(t, "somebody")), 403, `somebody\" may not`)
+	for _, missing := range document.Missing(200, 400, 409, 503) {
+		if !strings.Contains(missing, "?") {
+			t.Errorf("the document has, and nothing is answered with: %s", missing)
+		}
 	}
 	eventually(t, "an Event tells of each change", func() bool {
 		notes := kubectl(t, "get", "events.events.k8s.io", "-n", "default", "-o", `jsonpath={range .items[*]}{.reason} {.regarding.kind}/{.regarding.name} {.note}{"\n"}{end}`)

@@ -18,7 +18,7 @@ import (
 
 // grant makes a temporary allowance, in place of one that there is.
 func (h *Handler) grant(ctx context.Context, c *call) (any, error) {
-	s, t, _, err := h.grantee(c)
+	s, t, err := h.grantee(c)
 	if err != nil {
 		return nil, err
 	}
@@ -50,17 +50,17 @@ func (h *Handler) grant(ctx context.Context, c *call) (any, error) {
 }
 
 // grantee is of, without whom nothing can be granted to.
-func (h *Handler) grantee(c *call) (limiter.Subject, *tier.Tier, adminapi.Tier, error) {
-	s, t, shown, err := h.of(c)
+func (h *Handler) grantee(c *call) (limiter.Subject, *tier.Tier, error) {
+	s, t, _, err := h.of(c)
 	if err == nil && s.Kind == limiter.KindUpstream {
 		err = refuse(http.StatusBadRequest, "The cap of an upstream holds for granted requests too, and there is no grant for it: raise the limit of tier %s.", t.Name)
 	}
-	return s, t, shown, err
+	return s, t, err
 }
 
 // revoke takes a grant back.
 func (h *Handler) revoke(ctx context.Context, c *call) (any, error) {
-	s, t, _, err := h.grantee(c)
+	s, t, err := h.grantee(c)
 	if err != nil {
 		return nil, err
 	}

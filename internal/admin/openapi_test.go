@@ -56,7 +56,7 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 	if e := answered[adminapi.Explanation](d, http.MethodGet, "/admin/v1/explain?user=v"); e.Grant == nil {
 		t.Errorf("explain does not show the grant: %+v", e)
 	}
-	d.Handler.Limiter = broken{errAway}
+	d.Limiter = broken{errAway}
 	expect(http.StatusServiceUnavailable, d, []string{"GET /admin/v1/explain?user=v"})
 	if missing := document.Missing(http.StatusUnauthorized, http.StatusForbidden); len(missing) > 0 {
 		t.Errorf("the document has, and no request does:\n%s", strings.Join(missing, "\n"))

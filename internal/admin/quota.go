@@ -125,10 +125,10 @@ func block(q *adminapi.Quota) {
 		switch {
 		case w.Remaining > 0 || granted && w.Requests > 0:
 		case w.Requests == 0:
-			q.BlockedBy, q.BlockedUntil = w.Limit.Window, nil
+			q.BlockedBy, q.BlockedUntil = w.Window, nil
 			return
 		case q.BlockedUntil == nil || w.NextSlotAt != nil && w.NextSlotAt.After(*q.BlockedUntil):
-			q.BlockedBy, q.BlockedUntil = w.Limit.Window, w.NextSlotAt
+			q.BlockedBy, q.BlockedUntil = w.Window, w.NextSlotAt
 		}
 	}
 }

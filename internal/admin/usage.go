@@ -77,21 +77,17 @@ func (h *Handler) decisions(context.Context, *call) (any, error) {
 
 // existing returns a tier by its name. Nothing stands in for one that does not exist: nobody has been seen
 // with it.
-func (h *Handler) existing(name string) (adminapi.Tier, error) {
-	_, shown, err := h.tier(name)
+func (h *Handler) existing(name string) (*tier.Tier, error) {
+	t, shown, err := h.tier(name)
 	if err == nil && shown.Asked != "" {
 		err = refuse(http.StatusBadRequest, "There is no RateLimitTier %q: correct the parameter \"tier\"; GET %s lists the tiers.", name, adminapi.PathDecisions)
 	}
-	return shown, err
+	return t, err
 }
 
 // simulate says what other limits would have done.
 func (h *Handler) simulate(ctx context.Context, c *call) (any, error) {
-	name := c.single["tier"]
-	if _, err := h.existing(name); err != nil {
-		return nil, err
-	}
-	t, _, err := h.tier(name)
+	t, err := h.existing(c.single["tier"])
 	if err != nil {
 		return nil, err
 	}

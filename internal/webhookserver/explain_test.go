@@ -135,7 +135,9 @@ func TestExplainSaysWhatTheNextCheckAnswers(t *testing.T) {
 			}
 			var log bytes.Buffer
 			spans := tracetest.NewSpanRecorder()
+			told := new(toldOf)
 			e := newEndpoint(decide, func(o *Options) {
+				o.Recorder = told
 				o.Log = logr.FromSlogHandler(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("")
 				if tc.options != nil {
@@ -160,12 +162,16 @@ func TestExplainSaysWhatTheNextCheckAnswers(t *testing.T) {
 			}
 			asked := Asked{Query: tc.query, Header: header, Peer: "192.0.2.1"}
 			before := traces(t, e, server, &log, spans)
+			toldBefore := *told
 			var got adminapi.Explanation
 			for range 2 { // explaining is no charge, so the second says the same
 				got = e.Explain(context.Background(), asked)
 			}
 			if diff := cmp.Diff(before, traces(t, e, server, &log, spans)); diff != "" {
 				t.Errorf("explaining left something behind: -before +after:\n%s", diff)
+			}
+			if *told != toldBefore {
+				t.Error("explaining was recorded as a check")
 			}
 			real := e.ask("/check?"+tc.query, tc.headers...)
 			compareExplanation(t, got, real)
@@ -182,6 +188,11 @@ func TestExplainSaysWhatTheNextCheckAnswers(t *testing.T) {
 		})
 	}
 }
+
+// toldOf counts what it is told of.
+type toldOf int
+
+func (t *toldOf) Record(Decided) { *t++ }
 
 // traces is all that a check leaves behind.
 func traces(t *testing.T, e *endpoint, server *redistest.Server, log *bytes.Buffer, spans *tracetest.SpanRecorder) map[string]string {
@@ -284,7 +295,7 @@ func TestExplainGrant(t *testing.T) {
 func TestTierAsInACheck(t *testing.T) {
 	e := newEndpoint(fixed(limiter.Decision{}, nil), nil, budget("free", 2, 100))
 	for name, want := range map[string]string{"": "free default", "free": "free", "gold": "free for gold", "Gold": "error true", "-": "error true"} {
-		tr, shown, err := e.Handler.Tier(name)
+		tr, shown, err := e.Tier(name)
 		var bad *BadTier
 		got := fmt.Sprint("error ", errors.As(err, &bad))
 		if err == nil {
@@ -301,7 +312,7 @@ func TestTierAsInACheck(t *testing.T) {
 		}
 	}
 	e.Tiers.Replace(nil)
-	if _, _, err := e.Handler.Tier("gold"); err == nil || !strings.Contains(err.Error(), "create one of the two") {
+	if _, _, err := e.Tier("gold"); err == nil || !strings.Contains(err.Error(), "create one of the two") {
 		t.Errorf("%v", err)
 	}
 }

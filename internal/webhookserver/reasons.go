@@ -139,11 +139,11 @@ func (t *trail) reasonsOfStore(a *answer) []string {
 
 // reasonsToAdmit says what becomes of the budget.
 func (t *trail) reasonsToAdmit(a *answer) []string {
-	switch a.outcome { //nolint:exhaustive // of the others everything has been said
+	switch a.outcome {
 	case outcomeDryRun:
 		return []string{fmt.Sprintf("Over %d requests per %s: mode Enforce would reject it.", a.quota.Requests, a.quota.unit())}
 	case outcomeAdmitted, outcomeLocalAdmitted:
-	default:
+	default: // everything has been said
 		return nil
 	}
 	left := fmt.Sprintf("Admitted: of %d requests per %s there are %d left after it.", a.quota.Requests, a.quota.unit(), a.remaining)
