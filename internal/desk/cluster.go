@@ -55,7 +55,7 @@ func (d *desk) connectCluster(timeout time.Duration) (*cluster, error) {
 	loader := d.config.ToRawKubeConfigLoader()
 	config, err := d.config.ToRESTConfig()
 	switch {
-	case clientcmd.IsEmptyConfig(err):
+	case clientcmd.IsEmptyConfig(err) || (err == nil && nowhere(config)):
 		return nil, errors.New("there is no kubeconfig: give one with --kubeconfig or $KUBECONFIG, or an address with --server (http://127.0.0.1:8444 in local mode)")
 	case err != nil:
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
@@ -73,6 +73,12 @@ func (d *desk) connectCluster(timeout time.Duration) (*cluster, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return c, nil
+}
+
+// nowhere returns whether a configuration is what is left when there is no kubeconfig: the address at which
+// API servers listened long ago.
+func nowhere(config *rest.Config) bool {
+	return config.Host == clientcmd.ClusterDefaults.Server || config.Host == "http://localhost:8080"
 }
 
 func (d *desk) agent() string { return "kubectl-tierlimit/" + d.Version }

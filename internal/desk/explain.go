@@ -144,7 +144,7 @@ func verdict(e adminapi.Explanation) string {
 	case e.Status == http.StatusOK:
 		text += ": the request would be admitted"
 	case e.Status == http.StatusTooManyRequests && e.RetryAt != nil:
-		text += ": the request would be rejected, until " + at(e.Now, *e.RetryAt)
+		text += ": the request would be rejected; one would pass " + at(e.Now, *e.RetryAt)
 	case e.Status == http.StatusTooManyRequests && e.RetryAfterSeconds == 0:
 		text += ": the request would be rejected, and no wait helps"
 	default:

@@ -154,7 +154,7 @@ func quotaNotes(q adminapi.Quota) []string {
 	var notes []string
 	switch {
 	case q.BlockedBy != "" && q.BlockedUntil != nil:
-		notes = append(notes, fmt.Sprintf("Blocked by the %s until %s.", q.BlockedBy, at(q.Now, *q.BlockedUntil)))
+		notes = append(notes, fmt.Sprintf("Blocked by the %s for %s, until %s.", q.BlockedBy, left(q.Now, *q.BlockedUntil), clock(q.Now, *q.BlockedUntil)))
 	case q.BlockedBy != "":
 		notes = append(notes, fmt.Sprintf("Blocked by the %s. No wait helps: the limit is 0.", q.BlockedBy))
 	}
@@ -169,7 +169,7 @@ func quotaNotes(q adminapi.Quota) []string {
 }
 
 func grantNote(now time.Time, g adminapi.Grant) string {
-	return fmt.Sprintf("Granted: %s, %s used, %s left until %s.", count(g.Requests, "extra request"), number(g.Used), number(g.Remaining), at(now, g.ExpiresAt))
+	return fmt.Sprintf("Granted: %s, %s used, %s left; lapses %s.", count(g.Requests, "extra request"), number(g.Used), number(g.Remaining), at(now, g.ExpiresAt))
 }
 
 // tierNotes says what is unusual about a tier.
@@ -191,7 +191,7 @@ func tierNotes(now time.Time, t adminapi.Tier) []string {
 		}
 		until := ""
 		if k.ExpiresAt != nil {
-			until = ", until " + at(now, *k.ExpiresAt)
+			until = "; it ends " + at(now, *k.ExpiresAt)
 		}
 		notes = append(notes, which+" is engaged: every request passes"+until+".")
 	}

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tierlimit/tierlimit/internal/adminapi"
 )
@@ -137,5 +137,14 @@ func (c *change) change(command *cobra.Command, args []string, query url.Values,
 	return nil
 }
 
-// spell writes a time as it would be said: "1h", "90m".
-func spell(t time.Duration) string { return duration.HumanDuration(t) }
+// spell writes a time without the zeros at its end: "1h", "1h30m".
+func spell(t time.Duration) string {
+	text := t.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -85,24 +85,34 @@ func table(w io.Writer, rows [][]string) error {
 	return writer.Flush()
 }
 
-// in says how long it is until a time: "in 12s", "now". Fractions count up, so that nobody comes early.
+// in says how long it is until a time: "in 12s", "now".
 func in(now, then time.Time) string {
-	wait := then.Sub(now)
-	if wait <= 0 {
+	if !then.After(now) {
 		return "now"
 	}
-	if whole := wait.Truncate(time.Second); whole < wait {
-		wait = whole + time.Second
+	return "in " + left(now, then)
+}
+
+// left is the time until another, "12s". A part of a second counts as one, so that nobody comes early.
+func left(now, then time.Time) string { return duration.HumanDuration(max(0, whole(then.Sub(now)))) }
+
+// whole rounds up to seconds.
+func whole(d time.Duration) time.Duration {
+	if down := d.Truncate(time.Second); down < d {
+		return down + time.Second
 	}
-	return "in " + duration.HumanDuration(wait)
+	return d.Truncate(time.Second)
 }
 
 // ago says how long it is since a time, "3s".
 func ago(now, then time.Time) string { return duration.HumanDuration(max(0, now.Sub(then))) }
 
-// clock is a time as a clock on the wall of whoever reads it shows it, with the date if that is not
-// today's.
+// clock is a time as a clock on the wall of whoever reads it shows it, rounded up to seconds, and with the
+// date if that is not today's.
 func clock(now, then time.Time) string {
+	if down := then.Truncate(time.Second); down.Before(then) {
+		then = down.Add(time.Second)
+	}
 	then, now = then.Local(), now.Local()
 	if then.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return then.Format("15:04:05 MST")

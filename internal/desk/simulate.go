@@ -17,6 +17,9 @@ import (
 	"github.com/tierlimit/tierlimit/internal/adminapi"
 )
 
+// simulationPatience is how long a replica may read logs, without --request-timeout.
+const simulationPatience = 10 * time.Minute
+
 func (d *desk) simulateCommand() *cobra.Command {
 	var output output
 	var tier string
@@ -66,6 +69,9 @@ func (d *desk) simulate(c *cobra.Command, query url.Values, output output) error
 		return err
 	}
 	defer all.close()
+	if all.timeout == patience {
+		all.timeout = simulationPatience
+	}
 	simulations, err := everyone[adminapi.Simulation](c.Context(), all, request{http.MethodGet, adminapi.PathSimulate, query})
 	if err != nil {
 		return err

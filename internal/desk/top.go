@@ -53,7 +53,8 @@ too high, by what -o wide shows.`,
 				return err
 			}
 			defer all.close()
-			query := url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}
+			// A user who is among the heaviest of all need not be among those of each replica.
+			query := url.Values{"by": {by}, "limit": {strconv.Itoa(maxTop)}}
 			set(query, "tier", tier)
 			tops, err := everyone[adminapi.Top](c.Context(), all, request{http.MethodGet, adminapi.PathTop, query})
 			if err != nil {

@@ -153,6 +153,8 @@ type forwarded struct {
 	failed  chan struct{} // closed when the stream of failures has ended
 	why     error         // set before that; nil for none
 	end     sync.Once
+
+	answered bool // something was read; used by Read only
 }
 
 // listen waits for what the kubelet says went wrong, and ends the connection with it.
@@ -173,14 +175,18 @@ func (c *forwarded) listen() {
 // Read returns what the kubelet said went wrong in place of the end that follows from it.
 func (c *forwarded) Read(p []byte) (int, error) {
 	n, err := c.Stream.Read(p)
+	c.answered = c.answered || n > 0
 	if err == nil {
 		return n, nil
 	}
 	const late = 2 * time.Second // the message may come after the end
 	select {
 	case <-c.failed:
-		if c.why != nil {
+		switch {
+		case c.why != nil && !c.answered: // not even the handshake of TLS, which goes before any request
 			return n, &dialError{c.why}
+		case c.why != nil:
+			return n, c.why
 		}
 	case <-time.After(late):
 	}
