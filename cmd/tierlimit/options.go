@@ -124,7 +124,7 @@ Flags:
 ` + fs.FlagUsagesWrapped(100) + `
 Environment:
   ` + envRedisURL + `             the same as --redis-url, which goes first
-  ` + envHashKey + `     secret that keys the hashes of credentials, the same on every replica
+  ` + envHashKey + `     secret that keys the hashes of credentials and of users, the same on every replica
   ` + envNamespace + `         namespace of --service
   ` + envPod + `              name of this Pod among the endpoints of --service; else the host name
   ` + envDisabled + `   true lets every request of every tier pass (kill switch); Redis is not asked

@@ -90,6 +90,7 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled, o.replicas.Load),
+		Recorder:    o.newUsage(tiers),
 		Tracer:      o.tracer,
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },

@@ -269,6 +269,8 @@ type Simulation struct {
 	SampledOneIn int64 `json:"sampledOneIn"`
 	// Users has one row for each user that was looked at.
 	Users []SimulatedUser `json:"users"`
+	// TooLong is how many users were left out because their logs are too long to be replayed.
+	TooLong int64 `json:"tooLong,omitempty"`
 }
 
 // SimulatedUser is what other limits would have done to one user.

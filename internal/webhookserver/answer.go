@@ -61,6 +61,8 @@ type answer struct {
 	detail      string           // for people, on anything but 200
 	auth        *identity.Answer // what the other auth service answered, if it was asked
 	relay       *identity.Answer // it instead of an answer of our own
+
+	subject limiter.Subject // whose budget was asked for, for the recorder; zero if nobody was identified
 }
 
 // rejected returns whether a budget is used up, and enforced.

@@ -55,6 +55,7 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 		}
 	}
 	a := h.apply(ctx, q, found{caller: caller, nobody: err, asked: asked, user: t, upstream: upstream})
+	a.subject = limiter.Subject{User: caller.User, Kind: caller.Kind, Tenant: q.tenant, Route: q.route}
 	if a.rejected() {
 		h.rejections.rejected(&a, caller)
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	Disabled bool
 	// Metrics count checks.
 	Metrics *Metrics
+	// Recorder is told of every check. Nil is nobody.
+	Recorder Recorder
 	// Tracer makes a span of each check, and of each call of the limiter in it. Nil makes none.
 	Tracer trace.Tracer
 	// Log is told when the limiter begins to fail and when it works again.
@@ -133,7 +135,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	code := h.write(w, &a, f)
-	h.Metrics.checked(&a, h.now().Sub(start))
+	h.answered(&a, start)
 	endSpan(span, &a, code)
 }
 

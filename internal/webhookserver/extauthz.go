@@ -71,7 +71,7 @@ func (s extAuthz) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.Ch
 			request:    requestOf(attributes),
 		})
 	}
-	s.handler.Metrics.checked(&a, s.handler.now().Sub(start))
+	s.handler.answered(&a, start)
 	endSpan(span, &a, 0)
 	return s.handler.response(&a), nil
 }

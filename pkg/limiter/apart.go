@@ -26,6 +26,9 @@ import (
 // admitted without the reservations of others asks again until these are decided, or its timeout is
 // over, and is then an error.
 //
+// A grant that lets a request pass is charged at once, and that is taken back if another budget is full.
+// For that moment it is not there for other requests of the same user.
+//
 // A budget is so never exceeded: what is admitted has an entry in every log. A process that ends in
 // between leaves reservations behind, which lapse; so do those whose release is lost. What remains:
 // if it ends while the charges of phase 2 are on their way to different servers, one log may keep a
@@ -51,9 +54,9 @@ func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Deci
 	}
 	member := s.members.make(budgets)
 	reserved := 0
-	d, err := eachApart(budgets, func(b []Budget) (Decision, error) {
+	d, err := eachApart(budgets, func(i int, b []Budget) (Decision, error) {
 		reserved++
-		c := s.call(member, b)
+		c := s.callOf(i, member, b)
 		c.reserve = true
 		rest := budgets[reserved:]
 		return s.run(ctx, c, b, func(ctx context.Context) (Decision, bool) { return s.fullOf(ctx, rest, reserved) })
@@ -77,10 +80,10 @@ func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Deci
 }
 
 // eachApart asks about one budget after the other, and puts the answers together.
-func eachApart(budgets []Budget, ask func([]Budget) (Decision, error)) (Decision, error) {
+func eachApart(budgets []Budget, ask func(i int, b []Budget) (Decision, error)) (Decision, error) {
 	var all Decision
 	for i := range budgets {
-		d, err := ask(budgets[i : i+1])
+		d, err := ask(i, budgets[i:i+1])
 		if err != nil {
 			return Decision{}, err
 		}
@@ -93,11 +96,14 @@ func eachApart(budgets []Budget, ask func([]Budget) (Decision, error)) (Decision
 		for j := range d.Usage {
 			d.Usage[j].Budget = i
 		}
-		usage := slices.Concat(all.Usage, d.Usage)
+		usage, grant := slices.Concat(all.Usage, d.Usage), all.Grant
+		if i == 0 {
+			grant = d.Grant
+		}
 		if i == 0 || d.Remaining < all.Remaining {
 			all = d
 		}
-		all.Usage = usage
+		all.Usage, all.Grant = usage, grant
 	}
 	return all, nil
 }
@@ -119,7 +125,7 @@ func (s *SlidingWindow) chargeReserved(ctx context.Context, member string, budge
 func (s *SlidingWindow) fullOf(ctx context.Context, later []Budget, first int) (Decision, bool) {
 	for i := range later {
 		b := later[i : i+1]
-		if d, err := s.once(ctx, s.call(noMember, b), b); err == nil && !d.Allowed {
+		if d, err := s.once(ctx, s.callOf(first+i, noMember, b), b); err == nil && !d.Allowed {
 			d.Budget = first + i
 			return d, true
 		}
@@ -159,8 +165,10 @@ const releaseEvery = 100 * time.Millisecond
 // settle turns a reservation into a charge, or releases it.
 func (s *SlidingWindow) settle(ctx context.Context, what, member string, b Budget) error {
 	c := &call{script: settle, args: []any{member, what}, now: s.now()}
+	var grant string
+	c.keys, grant = b.Subject.appendKeys(nil, b.Limits, s.apart)
+	c.keys = append(c.keys, grant)
 	for _, l := range b.Limits {
-		c.keys = append(c.keys, s.key(b.Subject, l.Window))
 		c.args = append(c.args, int64(l.Window/time.Second)+1)
 	}
 	reply, err := s.store.do(ctx, c)

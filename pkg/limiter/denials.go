@@ -93,3 +93,14 @@ func (d *denials) recall(budgets []Budget) (Decision, bool) {
 	}
 	return Decision{}, false
 }
+
+// forget forgets what is remembered of a subject.
+func (d *denials) forget(s Subject) {
+	if d.longest == 0 {
+		return
+	}
+	slot := d.slot(s)
+	if known := slot.Load(); known != nil && known.budget.Subject == s {
+		slot.CompareAndSwap(known, nil)
+	}
+}

@@ -88,3 +88,33 @@ func ExampleSubject_Key() {
 	// acme:ratelimit:suggest-categories:user123:60
 	// ratelimit:%ip.2001%3Adb8%3A%3A1:86400
 }
+
+// Support lets a user through for an hour: two requests more than the limit of one a minute.
+func ExampleSlidingWindow_Grant() {
+	client, err := limiter.NewClient(os.Getenv("REDIS_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	window, err := limiter.NewSlidingWindow(client, limiter.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, _, err := window.Grant(ctx, limiter.Subject{User: "user_17"}, 2, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	for range 4 {
+		d, err := window.Check(ctx, "user_17", 1, time.Minute)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(d.Allowed, d.Remaining)
+	}
+	// Output:
+	// true 2
+	// true 1
+	// true 0
+	// false 0
+}

@@ -53,6 +53,14 @@ func FuzzTwoSubjects(f *testing.F) {
 		if (tagged == b.ClusterKey(windowB)) != same {
 			t.Errorf("%#v for %v and %#v for %v: one of them has the key %q, same is %v", a, windowA, b, windowB, tagged, !same)
 		}
+		if (a.GrantKey(false) == b.GrantKey(false)) != (a == b) || (a.GrantKey(true) == b.GrantKey(true)) != (a == b) {
+			t.Errorf("%#v and %#v: one of them has the grant %q, same is %v", a, b, a.GrantKey(false), a != b)
+		}
+		for _, key := range []string{a.GrantKey(false), a.GrantKey(true)} {
+			if key == b.Key(windowB) || key == tagged {
+				t.Errorf("%#v: the grant of one is the log %q of the other %#v", a, key, b)
+			}
+		}
 		for _, key := range []string{a.Key(windowA), b.Key(windowB)} {
 			if key == tagged {
 				t.Errorf("%#v and %#v: the key %q is also one of a Redis Cluster", a, b, key)

@@ -74,7 +74,7 @@ func (s Subject) validate() error {
 // 128 bytes is replaced by "%sha256." and its hash in hex; a user of another kind than KindUser
 // begins with '%', the kind and '.'. No percent-encoding looks like either, so that different
 // subjects have different keys. The key of an invalid subject or window means nothing.
-func (s Subject) Key(window time.Duration) string { return s.key(window, false) }
+func (s Subject) Key(window time.Duration) string { return s.log(window, false) }
 
 // ClusterKey returns the name of the same log in a Redis Cluster, where a hash tag keeps all logs of
 // a user in one slot, so that one script can use them together:
@@ -82,10 +82,36 @@ func (s Subject) Key(window time.Duration) string { return s.key(window, false) 
 //	[tenant:]ratelimit:[route:]{user}:window_seconds
 //
 // for example "ratelimit:{user_8421}:60".
-func (s Subject) ClusterKey(window time.Duration) string { return s.key(window, true) }
+func (s Subject) ClusterKey(window time.Duration) string { return s.log(window, true) }
 
-func (s Subject) key(window time.Duration, tagged bool) string {
-	key := make([]byte, 0, 64)
+func (s Subject) log(window time.Duration, tagged bool) string {
+	return string(appendSeconds(s.appendPrefix(make([]byte, 0, 64), tagged), window))
+}
+
+// GrantKey returns the name of the Redis hash that holds the subject's grant, which begins as those of
+// its logs do: "ratelimit:user_8421:grant", in a Redis Cluster "ratelimit:{user_8421}:grant".
+func (s Subject) GrantKey(cluster bool) string {
+	return string(append(s.appendPrefix(make([]byte, 0, 64), cluster), grantSuffix...))
+}
+
+// appendKeys appends the names of the logs for all limits, and that of the grant.
+func (s Subject) appendKeys(keys []string, limits []Limit, tagged bool) (logs []string, grant string) {
+	prefix := s.appendPrefix(make([]byte, 0, 64), tagged)
+	for _, l := range limits {
+		keys = append(keys, string(appendSeconds(prefix, l.Window)))
+	}
+	return keys, string(append(prefix, grantSuffix...))
+}
+
+// grantSuffix is where the key of a log has the length of the window.
+const grantSuffix = "grant"
+
+func appendSeconds(prefix []byte, window time.Duration) []byte {
+	return strconv.AppendInt(prefix, int64(window/time.Second), 10)
+}
+
+// appendPrefix appends what all keys of a subject begin with.
+func (s Subject) appendPrefix(key []byte, tagged bool) []byte {
 	if s.Tenant != "" {
 		key = appendName(key, s.Tenant)
 		key = append(key, ':')
@@ -108,9 +134,7 @@ func (s Subject) key(window time.Duration, tagged bool) string {
 	if tagged {
 		key = append(key, '}')
 	}
-	key = append(key, ':')
-	key = strconv.AppendInt(key, int64(window/time.Second), 10)
-	return string(key)
+	return append(key, ':')
 }
 
 // appendName appends a tenant or a route. Without the exception, tenant "ratelimit" and route

@@ -118,7 +118,7 @@ func (l *Local) ask(charge bool, budgets []Budget) (Decision, error) {
 		d.Budget, d.Limit = window(budgets, full)
 		return d, nil
 	}
-	d, _ := admitted(remaining, budgets)
+	d, _ := admitted(remaining, budgets, nil)
 	return d, nil
 }
 

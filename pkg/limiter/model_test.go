@@ -19,8 +19,38 @@ import (
 )
 
 // model is what the script does, written down as simply as possible: every log is a list of
-// admissions.
-type model map[logName][]admission
+// admissions, and so is every grant.
+type model struct {
+	logs   map[logName][]admission
+	grants map[Subject]*modelGrant
+}
+
+func newModel() model { return model{map[logName][]admission{}, map[Subject]*modelGrant{}} }
+
+type modelGrant struct {
+	requests int64
+	expires  int64
+	used     []admission
+}
+
+// grant gives the user of a request what comes before it.
+func (m model) grant(now int64, r request) {
+	switch subject := r.budgets[0].Subject; {
+	case r.grant > 0:
+		m.grants[subject] = &modelGrant{requests: r.grant, expires: now + grantFor.Microseconds()}
+	case r.grant < 0:
+		delete(m.grants, subject)
+	}
+}
+
+// left returns what is left of the grant of a subject, and how much was granted.
+func (m model) left(now int64, s Subject) (left, granted int64) {
+	g := m.grants[s]
+	if g == nil || g.expires <= now {
+		return 0, 0
+	}
+	return g.requests - int64(len(g.used)), g.requests
+}
 
 type logName struct {
 	subject Subject
@@ -35,38 +65,65 @@ type admission struct {
 // check is CheckBudgets at a time, for a request with a member, or LookBudgets for member 0.
 func (m model) check(now int64, member uint64, budgets []Budget) Decision {
 	look := member == 0
-	admitted := Decision{Allowed: true}
 	var windows []modelWindow
 	for i, b := range budgets {
 		for _, l := range slices.SortedFunc(slices.Values(b.Limits), func(a, b Limit) int { return int(a.Window - b.Window) }) {
 			windows = append(windows, modelWindow{i, l, logName{b.Subject, l.Window}})
 		}
 	}
-	repeated := !look && slices.ContainsFunc(windows, func(w modelWindow) bool {
-		return slices.ContainsFunc(m.counting(now, w.log), func(a admission) bool { return a.member == member })
-	})
-	for i, w := range windows {
+	its := func(a admission) bool { return a.member == member }
+	own := m.grants[budgets[0].Subject]
+	extra := !look && own != nil && slices.ContainsFunc(own.used, its) // charged to the grant
+	repeated := extra || !look && slices.ContainsFunc(windows, func(w modelWindow) bool { return slices.ContainsFunc(m.counting(now, w.log), its) })
+	left, granted := m.left(now, budgets[0].Subject)
+	for _, w := range windows {
 		log := m.counting(now, w.log)
-		remaining := w.limit.Requests - int64(len(log))
-		if remaining <= 0 && !repeated {
-			makesRoom := log[int64(len(log))-w.limit.Requests]
-			wait := makesRoom.at + w.limit.Window.Microseconds() - now
-			return Decision{Limit: w.limit, Budget: w.budget, RetryAfter: time.Duration((wait+999_999)/1_000_000) * time.Second, Wait: time.Duration(wait) * time.Microsecond}
+		if repeated || extra && w.budget == 0 || int64(len(log)) < w.limit.Requests {
+			continue
 		}
-		if remaining = max(remaining, 0); !repeated && !look {
-			remaining--
+		if w.budget == 0 && left > 0 {
+			extra = true
+			continue
 		}
-		admitted.Usage = append(admitted.Usage, Usage{Limit: w.limit, Budget: w.budget, Remaining: remaining})
-		if i == 0 || remaining < admitted.Remaining {
-			admitted.Limit, admitted.Budget, admitted.Remaining = w.limit, w.budget, remaining
-		}
+		makesRoom := log[int64(len(log))-w.limit.Requests]
+		wait := makesRoom.at + w.limit.Window.Microseconds() - now
+		return Decision{Limit: w.limit, Budget: w.budget, RetryAfter: time.Duration((wait+999_999)/1_000_000) * time.Second, Wait: time.Duration(wait) * time.Microsecond}
 	}
 	if !repeated && !look {
+		if extra {
+			own.used = append(own.used, admission{now, member})
+			left--
+		}
 		for _, w := range windows { // what has left by now does not come back when the clock is stepped back
-			m[w.log] = append(m.counting(now, w.log), admission{now, member})
+			if !extra || w.budget > 0 {
+				m.logs[w.log] = append(m.counting(now, w.log), admission{now, member})
+			}
 		}
 	}
-	return admitted
+	return m.admitted(now, windows, extra, left, granted)
+}
+
+// admitted is the decision to admit, when all that there is to charge has been.
+func (m model) admitted(now int64, windows []modelWindow, extra bool, left, granted int64) Decision {
+	d := Decision{Allowed: true}
+	full := false
+	for _, w := range windows {
+		remaining := max(w.limit.Requests-int64(len(m.counting(now, w.log))), 0)
+		full = full || w.budget == 0 && remaining == 0
+		d.Usage = append(d.Usage, Usage{Limit: w.limit, Budget: w.budget, Remaining: remaining})
+	}
+	if extra || full && left > 0 {
+		d.Grant = &GrantUse{Requests: granted, Remaining: left, Charged: extra}
+		for i := range d.Usage {
+			if d.Usage[i].Budget == 0 {
+				d.Usage[i].Remaining += left
+				d.Usage[i].Limit.Requests += granted
+			}
+		}
+	}
+	least := slices.MinFunc(d.Usage, func(a, b Usage) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	d.Limit, d.Budget, d.Remaining = least.Limit, least.Budget, least.Remaining
+	return d
 }
 
 type modelWindow struct {
@@ -78,7 +135,7 @@ type modelWindow struct {
 // counting returns the admissions that count, oldest first.
 func (m model) counting(now int64, name logName) []admission {
 	log := []admission{}
-	for _, a := range m[name] {
+	for _, a := range m.logs[name] {
 		if a.at > now-name.window.Microseconds() {
 			log = append(log, a)
 		}
@@ -89,7 +146,7 @@ func (m model) counting(now int64, name logName) []admission {
 
 // exceeded returns an error if the log ever had more admissions in a window than the limit.
 func (m model) exceeded(name logName, limit int64) error {
-	log := m[name]
+	log := m.logs[name]
 	for i := int(limit); i < len(log); i++ {
 		if apart := log[i].at - log[i-int(limit)].at; apart < name.window.Microseconds() {
 			return fmt.Errorf("%d admissions for %v in %d us", limit+1, name, apart)
@@ -102,7 +159,8 @@ func (m model) exceeded(name logName, limit int64) error {
 type request struct {
 	pause   time.Duration // before it; negative when the clock is stepped back
 	before  event
-	repeat  bool // with the member of the request before
+	grant   int64 // to give its user before it, for half an hour; -1 takes it back
+	repeat  bool  // with the member of the request before
 	look    bool // charge nothing
 	budgets []Budget
 }
@@ -155,6 +213,11 @@ func requests(random *rand.Rand, n int) []request {
 			r.budgets = append(r.budgets, Budget{Subject{User: "everybody", Kind: KindUpstream}, tiers[len(tiers)-1]})
 		}
 		r.look = random.IntN(10) == 0
+		if random.IntN(20) == 0 {
+			if r.grant = 1 + random.Int64N(10); random.IntN(4) == 0 {
+				r.grant = -1
+			}
+		}
 		switch random.IntN(20) {
 		case 0: // exactly a window, or a microsecond beside it
 			r.pause = shortest + time.Duration(random.IntN(3)-1)*time.Microsecond
@@ -163,7 +226,7 @@ func requests(random *rand.Rand, n int) []request {
 		case 2, 3: // a retry, soon after
 			if len(all) > 0 && !all[len(all)-1].look && !stepsBack {
 				r = all[len(all)-1]
-				r.pause, r.repeat, r.before = time.Duration(random.IntN(300))*time.Millisecond, true, nothing
+				r.pause, r.repeat, r.before, r.grant = time.Duration(random.IntN(300))*time.Millisecond, true, nothing, 0
 			}
 		case 4:
 			r.before = event(1 + random.IntN(3))
@@ -180,6 +243,9 @@ func requests(random *rand.Rand, n int) []request {
 	return all
 }
 
+// grantFor is how long the grants of random requests last.
+const grantFor = 30 * time.Minute
+
 // replay asks the limiter for all requests, and calls each after every decision, with the member.
 func replay(t testing.TB, server *redistest.Server, s *SlidingWindow, c *clock, all []request, each func(i int, r request, member uint64, got Decision)) {
 	t.Helper()
@@ -195,6 +261,14 @@ func replay(t testing.TB, server *redistest.Server, s *SlidingWindow, c *clock, 
 			must(server.Client.Do(context.Background(), "DEBUG", "RELOAD").Result())(t)
 		case r.before == newScripts && server != nil:
 			must(server.Client.ScriptFlush(context.Background()).Result())(t)
+		}
+		switch subject := r.budgets[0].Subject; {
+		case r.grant > 0:
+			if _, _, err := s.Grant(context.Background(), subject, r.grant, grantFor); err != nil {
+				t.Fatalf("request %d: %v", i, err)
+			}
+		case r.grant < 0:
+			must(s.Revoke(context.Background(), subject))(t)
 		}
 		ask := s.CheckBudgets
 		if r.look {
@@ -223,12 +297,13 @@ func TestEveryDecisionIsThatOfABruteForceLog(t *testing.T) {
 			s.apart = apart
 			for round := range 20 {
 				server.Client.FlushAll(context.Background())
-				m := model{}
+				m := newModel()
 				all := requests(random, 300)
 				if apart { // what a repeat of one of two phases finds has tests of its own
 					all = slices.DeleteFunc(all, func(r request) bool { return r.repeat && len(r.budgets) > 1 })
 				}
 				replay(t, server, s, c, all, func(i int, r request, member uint64, got Decision) {
+					m.grant(c.microseconds.Load(), r)
 					want := m.check(c.microseconds.Load(), member, r.budgets)
 					if diff := gocmp.Diff(want, got); diff != "" {
 						t.Fatalf("seed %d, round %d, request %d %+v: -want +got:\n%s", seed, round, i, r, diff)
@@ -243,12 +318,12 @@ func TestNeverMoreThanTheLimitInAnyStretchOfTheWindow(t *testing.T) {
 	seed, random := newRandom(t)
 	_, s, c := start(t)
 	minute, aDay := Limit{7, time.Minute}, Limit{40, day}
-	m := model{}
+	m := newModel()
 	for range 1500 {
 		c.advance(time.Duration(random.Int64N(int64(time.Minute/4))) / 1000 * 1000)
 		if check(t, s, minute, aDay).Allowed {
 			for _, l := range []Limit{minute, aDay} {
-				m[logName{Subject{User: user}, l.Window}] = append(m[logName{Subject{User: user}, l.Window}], admission{at: c.microseconds.Load()})
+				m.logs[logName{Subject{User: user}, l.Window}] = append(m.logs[logName{Subject{User: user}, l.Window}], admission{at: c.microseconds.Load()})
 			}
 		}
 		if random.IntN(100) == 0 {

@@ -26,8 +26,14 @@ func decide(reply any, budgets []Budget) (Decision, error) {
 		d.Budget, d.Limit = window(budgets, int(numbers[0]-1))
 		return d, nil
 	case numbers[0] == 0 && int64(len(numbers)) == 1+windows:
-		if d, ok := admitted(numbers[1:], budgets); ok {
+		if d, ok := admitted(numbers[1:], budgets, nil); ok {
 			return d, nil
+		}
+	case numbers[0] == 0 && int64(len(numbers)) == 1+windows+3:
+		if grant, ok := grantUse(numbers[1+windows:]); ok {
+			if d, ok := admitted(numbers[1:1+windows], budgets, grant); ok {
+				return d, nil
+			}
 		}
 	}
 	return Decision{}, fmt.Errorf("%w: %v", ErrReply, reply)
@@ -42,22 +48,32 @@ func rejected(wait int64) Decision {
 	return Decision{RetryAfter: wholeSeconds(wait), Wait: time.Duration(wait) * time.Microsecond}
 }
 
+// grantUse is what a reply says of a grant, and whether that can be.
+func grantUse(numbers []int64) (*GrantUse, bool) {
+	g := &GrantUse{Remaining: numbers[0], Requests: numbers[1], Charged: numbers[2] == 1}
+	return g, 0 <= g.Remaining && g.Remaining <= g.Requests && g.Requests <= MaxGrant && (g.Charged || numbers[2] == 0)
+}
+
 // admitted is the decision to admit, with so many requests remaining of each limit, and whether every
-// limit can have that many.
-func admitted(remaining []int64, budgets []Budget) (Decision, bool) {
-	d := Decision{Allowed: true, Usage: make([]Usage, len(remaining))}
+// limit can have that many. A grant comes on top of the limits of the first budget.
+func admitted(remaining []int64, budgets []Budget, grant *GrantUse) (Decision, bool) {
+	d := Decision{Allowed: true, Usage: make([]Usage, len(remaining)), Grant: grant}
 	least := 0
 	for i, r := range remaining {
 		budget, limit := window(budgets, i)
 		if r < 0 || r > limit.Requests {
 			return Decision{}, false
 		}
+		if grant != nil && budget == 0 {
+			r += grant.Remaining
+			limit.Requests += grant.Requests
+		}
 		d.Usage[i] = Usage{Limit: limit, Budget: budget, Remaining: r}
-		if r < remaining[least] {
+		if r < d.Usage[least].Remaining {
 			least = i
 		}
 	}
-	d.Limit, d.Budget, d.Remaining = d.Usage[least].Limit, d.Usage[least].Budget, remaining[least]
+	d.Limit, d.Budget, d.Remaining = d.Usage[least].Limit, d.Usage[least].Budget, d.Usage[least].Remaining
 	return d, true
 }
 

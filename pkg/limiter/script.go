@@ -15,6 +15,10 @@ var sources embed.FS
 var (
 	slidingWindow = newScript("sliding_window.lua")
 	settle        = newScript("settle.lua")
+	grantScript   = newScript("grant.lua")
+	inspectScript = newScript("inspect.lua")
+	resetScript   = newScript("reset.lua")
+	timesScript   = newScript("times.lua")
 )
 
 // script is a Lua script, called by the SHA-1 of its source (EVALSHA) or, where the server may not
@@ -38,6 +42,8 @@ type call struct {
 	script *script
 	keys   []string
 	args   []any
+	// own is for how many of the windows, the first ones, the grant is; "" is all.
+	own string
 	// again is true when the call may have been executed before.
 	again bool
 	now   string // the time for the script; "" is Redis's own
@@ -48,7 +54,7 @@ type call struct {
 
 // command returns the command to send. With load the source goes along.
 func (c *call) command(load bool) []any {
-	words := make([]any, 0, 6+len(c.keys)+len(c.args))
+	words := make([]any, 0, 8+len(c.keys)+len(c.args))
 	if load {
 		words = append(words, "eval", c.script.source)
 	} else {
@@ -60,15 +66,10 @@ func (c *call) command(load bool) []any {
 	}
 	words = append(words, c.args...)
 	// Trailing arguments without a value are left out: each costs Redis more than a look at a log.
-	switch {
-	case c.reserve:
-		return append(words, flagged(c.again), c.now, c.lease, flagged(true))
-	case c.lease != "":
-		return append(words, flagged(c.again), c.now, c.lease)
-	case c.now != "":
-		return append(words, flagged(c.again), c.now)
-	case c.again:
-		return append(words, flagged(c.again))
+	required := len(words)
+	words = append(words, c.own, flagged(c.again), c.now, c.lease, flagged(c.reserve))
+	for len(words) > required && words[len(words)-1] == "" {
+		words = words[:len(words)-1]
 	}
 	return words
 }

@@ -151,11 +151,12 @@ const noMember = ""
 
 // look asks whether a request would be admitted.
 func (s *SlidingWindow) look(ctx context.Context, budgets []Budget) (Decision, error) {
-	ask := func(b []Budget) (Decision, error) { return s.run(ctx, s.call(noMember, b), b, nil) }
 	if s.apart {
-		return eachApart(budgets, ask)
+		return eachApart(budgets, func(i int, b []Budget) (Decision, error) {
+			return s.run(ctx, s.callOf(i, noMember, b), b, nil)
+		})
 	}
-	return ask(budgets)
+	return s.run(ctx, s.call(noMember, budgets), budgets, nil)
 }
 
 // run executes a call of the script, for budgets whose logs are in one place. While others hold
@@ -194,16 +195,25 @@ func (s *SlidingWindow) once(ctx context.Context, c *call, budgets []Budget) (De
 	return decide(reply, budgets)
 }
 
-// call returns the call that sliding_window.lua documents.
+// call returns the call that sliding_window.lua documents, with the grant of the first budget.
 func (s *SlidingWindow) call(member string, budgets []Budget) *call {
 	n := windowsOf(budgets)
-	c := &call{script: slidingWindow, keys: make([]string, 0, n), args: make([]any, 0, 1+2*n), now: s.now()}
+	c := &call{script: slidingWindow, keys: make([]string, 0, n+1), args: make([]any, 0, 1+2*n), now: s.now()}
 	c.args = append(c.args, member)
-	for _, b := range budgets {
+	var grant string
+	for i, b := range budgets {
+		var another string
+		c.keys, another = b.Subject.appendKeys(c.keys, b.Limits, s.apart)
+		if i == 0 {
+			grant = another
+		}
 		for _, l := range b.Limits {
-			c.keys = append(c.keys, s.key(b.Subject, l.Window))
 			c.args = append(c.args, l.Requests, int64(l.Window/time.Second)+1)
 		}
+	}
+	c.keys = append(c.keys, grant)
+	if len(budgets) > 1 {
+		c.own = strconv.Itoa(len(budgets[0].Limits))
 	}
 	if s.apart {
 		c.lease = strconv.FormatInt(s.lease().Microseconds(), 10)
@@ -211,10 +221,16 @@ func (s *SlidingWindow) call(member string, budgets []Budget) *call {
 	return c
 }
 
+// callOf is call for the budget of an index alone. A grant is for the first one only.
+func (s *SlidingWindow) callOf(index int, member string, b []Budget) *call {
+	c := s.call(member, b)
+	if index > 0 {
+		c.own = "0"
+	}
+	return c
+}
+
 // key returns the name of a log.
 func (s *SlidingWindow) key(subject Subject, window time.Duration) string {
-	if s.apart {
-		return subject.ClusterKey(window)
-	}
-	return subject.Key(window)
+	return subject.log(window, s.apart)
 }

@@ -211,7 +211,7 @@ func TestAccount(t *testing.T) {
 	server, address := startTLS(t, f)
 	const password = "a/b?c#d@e:f%&+ g"
 	if err := server.Client.Do(context.Background(), "ACL", "SETUSER", "tierlimit", "reset", "on", ">"+password, "~*ratelimit:*",
-		"+eval", "+evalsha", "+time", "+zcard", "+zrange", "+zscore", "+zcount", "+unlink", "+zremrangebyrank", "+zadd", "+expire", "+select").Err(); err != nil {
+		"+eval", "+evalsha", "+time", "+zcard", "+zrange", "+zscore", "+zcount", "+unlink", "+zremrangebyrank", "+zadd", "+expire", "+hexists", "+select").Err(); err != nil {
 		t.Fatal(err)
 	}
 	client := must(NewClient("rediss://tierlimit:a%2Fb%3Fc%23d%40e%3Af%25%26+%20g@" + address + "/3" + f.query()))(t)

@@ -127,7 +127,7 @@ func TestUserOfAClusterNeedsNoMoreThanDocumented(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 0)
 	rights := []any{"+eval", "+evalsha", "+time", "+zcard", "+zrange", "+zscore", "+zcount", "+unlink",
-		"+zremrangebyrank", "+zremrangebyscore", "+zadd", "+expire", "+cluster|slots", "+zrem"}
+		"+zremrangebyrank", "+zremrangebyscore", "+zadd", "+expire", "+hmget", "+hlen", "+hset", "+hexists", "+pexpire", "+cluster|slots", "+zrem", "+hdel"}
 	tries := 0
 	try := func(without any) error {
 		tries++
