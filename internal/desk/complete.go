@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,10 @@ func (d *desk) complete(root *cobra.Command) {
 			if c.Flags().Lookup(name) != nil {
 				_ = c.RegisterFlagCompletionFunc(name, complete) // the flag exists
 			}
+		}
+		if o := c.Flags().Lookup("output"); o != nil {
+			_, formats, _ := strings.Cut(o.Usage, ": ")
+			_ = c.RegisterFlagCompletionFunc("output", fixed(strings.Split(formats, ", ")...))
 		}
 		if c.Name() == "reset" {
 			_ = c.RegisterFlagCompletionFunc("window", fixed("minute", "day"))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tierlimit/tierlimit/internal/adminapi"
+	"github.com/tierlimit/tierlimit/internal/usage"
 )
 
 // simulationPatience is how long a replica may read logs, without --request-timeout.
@@ -76,7 +77,7 @@ func (d *desk) simulate(c *cobra.Command, query url.Values, output output) error
 	if err != nil {
 		return err
 	}
-	merged := mergeSimulations(simulations)
+	merged := usage.MergeSimulations(simulations)
 	if output.raw() {
 		return output.printValue(d.Streams.Out, merged)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tierlimit/tierlimit/internal/adminapi"
+	"github.com/tierlimit/tierlimit/internal/usage"
 )
 
 // By what top sorts.
@@ -60,7 +61,7 @@ too high, by what -o wide shows.`,
 			if err != nil {
 				return err
 			}
-			return d.printTop(mergeTop(tops, limit), output)
+			return d.printTop(usage.MergeTop(tops, limit), output)
 		},
 	}
 	output.add(c, formatJSON, formatYAML, formatWide)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tierlimit/tierlimit/internal/adminapi"
+	"github.com/tierlimit/tierlimit/internal/usage"
 )
 
 const (
@@ -143,7 +144,7 @@ func (w *watch) show(replicas []adminapi.Decisions) error {
 		return nil
 	}
 	if w.output.raw() {
-		merged := mergeDecisions(replicas)
+		merged := usage.MergeDecisions(replicas)
 		merged.Tiers = w.only(merged.Tiers)
 		if w.output.format == formatYAML {
 			fmt.Fprintln(w.Streams.Out, "---")
@@ -154,7 +155,7 @@ func (w *watch) show(replicas []adminapi.Decisions) error {
 	for _, r := range replicas {
 		since = append(since, difference(w.before[strings.Join(r.Replicas, ",")], r))
 	}
-	merged := mergeDecisions(since)
+	merged := usage.MergeDecisions(since)
 	merged.Tiers = w.only(merged.Tiers)
 	w.remember(replicas)
 	var text bytes.Buffer
