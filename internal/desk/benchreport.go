@@ -111,11 +111,12 @@ func (r *report) print(w io.Writer) error {
 }
 
 func (r *report) row(name string, n int, l *latency) []string {
-	row := []string{name, strconv.Itoa(n), none, none, none, none}
-	if l != nil {
-		for i, ms := range []float64{l.P50, l.P90, l.P99, l.Max} {
-			row[i+2] = (time.Duration(ms*1000) * time.Microsecond).String()
-		}
+	row := []string{name, strconv.Itoa(n)}
+	if l == nil {
+		return append(row, none, none, none, none)
+	}
+	for _, ms := range []float64{l.P50, l.P90, l.P99, l.Max} {
+		row = append(row, (time.Duration(ms*1000) * time.Microsecond).String())
 	}
 	return row
 }

@@ -5,6 +5,7 @@ package desk_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestChange(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			api := startAdmin(t, false, changes)
-			args := append(tc.args, "--server", api.URL)
+			args := slices.Concat(tc.args, []string{"--server", api.URL})
 			change := asked{Method: tc.method, Path: tc.path, Query: tc.query}
 
 			for answer, done := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "\x04": false} {

@@ -109,6 +109,9 @@ func (d *desk) printSimulation(s adminapi.Simulation) {
 	if slices.Equal(s.Limits, s.Tier.Limits) {
 		d.warn("these are the limits that the tier has")
 	}
+	if s.TooLong > 0 {
+		d.warn("%s left out: their logs are too long to be replayed", count(s.TooLong, "user"))
+	}
 	if s.SampledOneIn > 1 {
 		d.warn("one user in %d was looked at: multiply the numbers of users and requests by that", s.SampledOneIn)
 	}

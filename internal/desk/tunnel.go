@@ -203,16 +203,27 @@ func (c *forwarded) Close() error {
 	return nil
 }
 
+// The addresses of a connection mean nothing, and it has no deadlines: requests are bounded by their contexts,
+// whose end closes it.
+
 type forwardedAddress struct{}
 
+// Network implements net.Addr.
 func (forwardedAddress) Network() string { return "port-forward" }
-func (forwardedAddress) String() string  { return "port-forward" }
 
-// The addresses of a connection mean nothing, and requests are bounded by their contexts, whose end closes
-// the connection.
+func (forwardedAddress) String() string { return "port-forward" }
 
-func (c *forwarded) LocalAddr() net.Addr              { return forwardedAddress{} }
-func (c *forwarded) RemoteAddr() net.Addr             { return forwardedAddress{} }
-func (c *forwarded) SetDeadline(time.Time) error      { return nil }
-func (c *forwarded) SetReadDeadline(time.Time) error  { return nil }
+// LocalAddr implements net.Conn.
+func (c *forwarded) LocalAddr() net.Addr { return forwardedAddress{} }
+
+// RemoteAddr implements net.Conn.
+func (c *forwarded) RemoteAddr() net.Addr { return forwardedAddress{} }
+
+// SetDeadline implements net.Conn.
+func (c *forwarded) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (c *forwarded) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
 func (c *forwarded) SetWriteDeadline(time.Time) error { return nil }
