@@ -72,7 +72,7 @@ func kubeconfigWith(t *testing.T, host string, caData []byte, namespace string, 
 func TestCredentials(t *testing.T) {
 	api := startAdmin(t, true, map[string]any{getQuota: blocked})
 	space := namespace(t)
-	startKubelet(t).pod(t, space, "tierlimit-a", api.address())
+	cluster.StartKubelet(t).Pod(t, space, "tierlimit-a", 8444, api.address(), nil)
 	token := serviceAccount(t, space)
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
@@ -119,7 +119,7 @@ func TestCredentials(t *testing.T) {
 func TestWithoutWebSockets(t *testing.T) {
 	api := startAdmin(t, true, map[string]any{getQuota: blocked})
 	space := namespace(t)
-	startKubelet(t).pod(t, space, "tierlimit-a", api.address())
+	cluster.StartKubelet(t).Pod(t, space, "tierlimit-a", 8444, api.address(), nil)
 	target, err := url.Parse(cluster.Config.Host)
 	if err != nil {
 		t.Fatal(err)
@@ -201,13 +201,13 @@ func TestServer(t *testing.T) {
 // TestUnreachable expects errors that say what to do.
 func TestUnreachable(t *testing.T) {
 	admin := cluster.Kubeconfig(t, "alice", "system:masters")
-	kubelet := startKubelet(t)
+	kubelet := cluster.StartKubelet(t)
 	empty, waiting, refusing, off, old, elsewhere := namespace(t), namespace(t), namespace(t), namespace(t), namespace(t), namespace(t)
-	kubelet.pod(t, waiting, "tierlimit-a", "", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
-	kubelet.pod(t, refusing, "tierlimit-a", "")
-	kubelet.pod(t, off, "tierlimit-a", "", func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"--admin-bind-address=0"} })
-	kubelet.pod(t, old, "tierlimit-a", startAdmin(t, true, nil).address())
-	kubelet.pod(t, elsewhere, "tierlimit-a", "", func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"--admin-bind-address", "127.0.0.1:9444"} })
+	kubelet.Pod(t, waiting, "tierlimit-a", 8444, "", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
+	kubelet.Pod(t, refusing, "tierlimit-a", 8444, "", nil)
+	kubelet.Pod(t, off, "tierlimit-a", 8444, "", func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"--admin-bind-address=0"} })
+	kubelet.Pod(t, old, "tierlimit-a", 8444, startAdmin(t, true, nil).address(), nil)
+	kubelet.Pod(t, elsewhere, "tierlimit-a", 8444, "", func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"--admin-bind-address", "127.0.0.1:9444"} })
 	nobody := cluster.Kubeconfig(t, "mallory")
 	for name, tc := range map[string]struct {
 		reason, kubeconfig, namespace string
@@ -244,7 +244,7 @@ func TestForbidden(t *testing.T) {
 		deleteQuota: problem(http.StatusForbidden, "no"),
 		getTop:      problem(http.StatusUnauthorized, "The token is not known."),
 	})
-	startKubelet(t).pod(t, space, "tierlimit-a", api.address())
+	cluster.StartKubelet(t).Pod(t, space, "tierlimit-a", 8444, api.address(), nil)
 	admin := cluster.Kubeconfig(t, "alice", "system:masters")
 	for name, tc := range map[string]struct {
 		args []string

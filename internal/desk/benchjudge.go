@@ -202,9 +202,12 @@ func (r *report) note(results []result, limited bool) {
 		add("Nothing was rejected: the load did not use the budget up. Send more with --requests to see a rejection.")
 	}
 	for _, enforcement := range slices.Sorted(maps.Keys(r.Passed)) {
-		if enforcement == "local" {
+		switch enforcement {
+		case "granted":
+			add("%d were admitted by a grant; they are not held against the limit.", r.Passed[enforcement])
+		case "local":
 			add("%d were admitted by a replica's share of the budget, while Redis did not answer; they are not held against the limit.", r.Passed[enforcement])
-		} else {
+		default:
 			add("%d passed although no budget admitted them (%s: %s); they are not held against the limit.", r.Passed[enforcement], headerEnforcement, enforcement)
 		}
 	}

@@ -145,11 +145,11 @@ func TestWrongCommandLine(t *testing.T) {
 // the same, unlike for what only reads.
 func TestChangeIsSentOnce(t *testing.T) {
 	space := namespace(t)
-	kubelet := startKubelet(t)
+	kubelet := cluster.StartKubelet(t)
 	breaking, good := startAdmin(t, true, nil), startAdmin(t, true, changes)
 	breaking.breakOff = true
-	kubelet.pod(t, space, "tierlimit-a", breaking.address())
-	kubelet.pod(t, space, "tierlimit-b", good.address())
+	kubelet.Pod(t, space, "tierlimit-a", 8444, breaking.address(), nil)
+	kubelet.Pod(t, space, "tierlimit-b", 8444, good.address(), nil)
 	admin := cluster.Kubeconfig(t, "alice", "system:masters")
 	if got := call(t, nil, "get", "8421", "--kubeconfig", admin, "-n", space); got.code != 0 || !strings.Contains(got.stderr, "Warning: Pod tierlimit-a cannot be asked") {
 		t.Errorf("get: %v", got)
@@ -158,7 +158,7 @@ func TestChangeIsSentOnce(t *testing.T) {
 	if got := call(t, nil, "grant", "8421", "--requests", "1", "--for", "1h", "--yes", "--kubeconfig", admin, "-n", space); got.code != 1 || len(good.requests()) > 0 {
 		t.Errorf("grant: %v", got)
 	}
-	kubelet.pod(t, space, "tierlimit-0", "") // the first, where nothing listens: nothing was sent
+	kubelet.Pod(t, space, "tierlimit-0", 8444, "", nil) // the first, where nothing listens: nothing was sent
 	breaking.breakOff = false
 	breaking.answers = changes
 	if got := call(t, nil, "grant", "8421", "--requests", "1", "--for", "1h", "--yes", "--kubeconfig", admin, "-n", space); got.code != 0 || len(breaking.requests()) == 0 {

@@ -16,7 +16,7 @@ import (
 func TestPlugin(t *testing.T) {
 	api := startAdmin(t, true, map[string]any{getQuota: blocked})
 	space := namespace(t)
-	startKubelet(t).pod(t, space, "tierlimit-a", api.address())
+	cluster.StartKubelet(t).Pod(t, space, "tierlimit-a", 8444, api.address(), nil)
 	admin := cluster.Kubeconfig(t, "alice", "system:masters")
 
 	output, err := kubectl(t, admin, "tierlimit", "get", "8421", "--tier", "free", "-n", space)

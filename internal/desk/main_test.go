@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -54,12 +53,6 @@ func testMain(m *testing.M) int {
 }
 
 var serial atomic.Int64
-
-// unique returns a name that no other test uses.
-func unique(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("%s-%d", strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())), serial.Add(1))
-}
 
 // namespace makes one.
 func namespace(t *testing.T) string {

@@ -39,11 +39,11 @@ func answersOf(replica string) map[string]any {
 func TestEveryReplica(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	space := namespace(t)
-	kubelet := startKubelet(t)
+	kubelet := cluster.StartKubelet(t)
 	for _, name := range []string{"tierlimit-a", "tierlimit-b"} {
-		kubelet.pod(t, space, name, startAdmin(t, true, answersOf(name)).address())
+		kubelet.Pod(t, space, name, 8444, startAdmin(t, true, answersOf(name)).address(), nil)
 	}
-	kubelet.pod(t, space, "tierlimit-c", "")
+	kubelet.Pod(t, space, "tierlimit-c", 8444, "", nil)
 	cluster := []string{"--kubeconfig", cluster.Kubeconfig(t, "alice", "system:masters"), "-n", space}
 	for name, tc := range map[string]struct {
 		args []string

@@ -1,7 +1,7 @@
 // Copyright The Tierlimit Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package desk_test
+package clustertest
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,42 +22,44 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 )
 
-// kubelet is a Node of the API server that the tests share, with port-forwards by the library of the
-// kubelet. A port of a Pod leads to the address that the test has named.
-type kubelet struct {
+// Kubelet is a Node of a cluster with a kubelet that does nothing but forward ports, by the library of the
+// real one. A port of a Pod leads to an address that the test has named.
+type Kubelet struct {
 	client kubernetes.Interface
 	node   string
 
 	mu        sync.Mutex
-	addresses map[string]string // host:port of the admin API, by Pod
-	forwards  int
+	addresses map[string]string // host:port, by NAMESPACE/POD:PORT
 }
 
-func startKubelet(t *testing.T) *kubelet {
+var nodes atomic.Int64
+
+// StartKubelet adds a Node until the test ends.
+func (c *Cluster) StartKubelet(t testing.TB) *Kubelet {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(cluster.Config)
+	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kubelet{client: client, node: "node-" + unique(t), addresses: map[string]string{}}
+	k := &Kubelet{client: client, node: fmt.Sprintf("node-%d", nodes.Add(1)), addresses: map[string]string{}}
 	server := httptest.NewTLSServer(k)
 	t.Cleanup(server.Close)
 	address := server.Listener.Addr().(*net.TCPAddr)
-	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.CoreV1().Nodes().Delete(context.Background(), k.node, metav1.DeleteOptions{}) })
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.IP.String()}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
-	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().UpdateStatus(context.Background(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
 // ServeHTTP answers /portForward/NAMESPACE/POD.
-func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/")
 	if len(parts) != 4 || parts[1] != "portForward" {
 		http.NotFound(w, r)
@@ -65,13 +68,13 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	portforward.ServePortForward(w, r, k, parts[2]+"/"+parts[3], "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
 }
 
-// PortForward connects as a container runtime does: to the loopback address of the Pod.
-func (k *kubelet) PortForward(_ context.Context, pod, _ string, port int32, stream io.ReadWriteCloser) error {
+// PortForward connects as a container runtime does, to the loopback address of the Pod. It implements
+// portforward.PortForwarder.
+func (k *Kubelet) PortForward(_ context.Context, pod, _ string, port int32, stream io.ReadWriteCloser) error {
 	k.mu.Lock()
-	address := k.addresses[pod]
-	k.forwards++
+	address := k.addresses[fmt.Sprintf("%s:%d", pod, port)]
 	k.mu.Unlock()
-	if port != 8444 || address == "" {
+	if address == "" {
 		return fmt.Errorf("failed to connect to localhost:%d inside namespace %q: dial tcp4 127.0.0.1:%d: connect: connection refused", port, pod, port)
 	}
 	connection, err := net.Dial("tcp", address)
@@ -87,30 +90,32 @@ func (k *kubelet) PortForward(_ context.Context, pod, _ string, port int32, stre
 	return err
 }
 
-// pod makes a ready Pod of Tierlimit on the node. Its admin API is at this address, or nowhere for "".
-func (k *kubelet) pod(t *testing.T, namespace, name, address string, change ...func(*corev1.Pod)) {
+// Pod makes a ready Pod of Tierlimit on the Node. What listens at address is behind this port of its
+// loopback address; nothing does for "". The function, unless nil, changes the Pod.
+func (k *Kubelet) Pod(t testing.TB, namespace, name string, port int, address string, change func(*corev1.Pod)) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/name": "tierlimit"}},
 		Spec:       corev1.PodSpec{NodeName: k.node, Containers: []corev1.Container{{Name: "tierlimit", Image: "tierlimit"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
-	for _, c := range change {
-		c(pod)
+	if change != nil {
+		change(pod)
 	}
 	status := pod.Status
-	created, err := k.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	pods := k.client.CoreV1().Pods(namespace)
+	created, err := pods.Create(context.Background(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = k.client.CoreV1().Pods(namespace).Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		_ = pods.Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
 	created.Status = status
-	if _, err := k.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+	if _, err := pods.UpdateStatus(context.Background(), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.addresses[namespace+"/"+name] = address
+	k.addresses[fmt.Sprintf("%s/%s:%d", namespace, name, port)] = address
 }
