@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlimit/tierlimit/internal/conntest"
 	"github.com/tierlimit/tierlimit/internal/proxytest"
 	"github.com/tierlimit/tierlimit/internal/redistest"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
@@ -47,20 +48,6 @@ func secretly(address string) dialer {
 	}
 }
 
-// untilClosed returns all that a server sends until it closes the connection, which it must do in
-// four times its bound: the machine may be slow.
-func untilClosed(t *testing.T, connection net.Conn, bound time.Duration) string {
-	t.Helper()
-	if err := connection.SetReadDeadline(time.Now().Add(4 * bound)); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(connection)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("still open after 4 times %v; answered %.200q", bound, answer)
-	}
-	return string(answer)
-}
-
 // trickle sends a piece again and again until the connection breaks.
 func trickle(connection net.Conn, piece string, every, atMost time.Duration) {
 	for end := time.Now().Add(atMost); time.Now().Before(end); time.Sleep(every) {
@@ -90,7 +77,7 @@ func checkHostile(t *testing.T, dial dialer, readsBodies time.Duration) {
 			t.Parallel()
 			connection := dial(t)
 			go func() { _, _ = io.WriteString(connection, tc.request) }() // it may break before all is sent
-			if answer := untilClosed(t, connection, requestWithin); !strings.HasPrefix(answer, "HTTP/1.1 "+tc.want) && answer != "" {
+			if answer := conntest.UntilClosed(t, connection, requestWithin); !strings.HasPrefix(answer, "HTTP/1.1 "+tc.want) && answer != "" {
 				t.Errorf("answered %.100q, want %s: %s", answer, tc.want, tc.reason)
 			}
 		})
@@ -115,7 +102,7 @@ func checkHostile(t *testing.T, dial dialer, readsBodies time.Duration) {
 				_, _ = io.WriteString(connection, tc.first)
 				trickle(connection, tc.piece, 100*time.Millisecond, 4*tc.bound)
 			}()
-			untilClosed(t, connection, tc.bound)
+			conntest.UntilClosed(t, connection, tc.bound)
 		})
 	}
 }
@@ -146,7 +133,7 @@ func TestClusterHostileRequests(t *testing.T) {
 	p := start(t, installed(t, redistest.Start(t)), "--pprof")
 	t.Run("BeforeTLS", func(t *testing.T) {
 		t.Parallel()
-		untilClosed(t, plainly(p.metrics)(t), headersWithin)
+		conntest.UntilClosed(t, plainly(p.metrics)(t), headersWithin)
 	})
 	t.Run("WithinTLS", func(t *testing.T) {
 		t.Parallel()
@@ -189,7 +176,7 @@ func TestPipelining(t *testing.T) {
 			fmt.Fprintf(connection, "GET /check?tier=enterprise&user=u%d HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n%s\r\n", i, ending)
 		}
 	}()
-	answers := untilClosed(t, connection, requestWithin)
+	answers := conntest.UntilClosed(t, connection, requestWithin)
 	if got := strings.Count(answers, "HTTP/1.1 200 OK\r\n"); got != requests || strings.Contains(answers, "HTTP/1.1 101") {
 		t.Errorf("%d of %d requests are answered with 200", got, requests)
 	}

@@ -153,16 +153,12 @@ func (d *Discovery) askAll(ctx context.Context, o *other, todo []want) (map[type
 		if err != nil {
 			return nil, false, err
 		}
-		named := make(map[string]bool, len(answer.Lacking))
-		for _, name := range answer.Lacking {
-			named[name] = true
-		}
 		for _, w := range part {
-			if named[w.Name] {
+			if answer.lacks[w.Name] {
 				lacking[w.uid()] = true
 			}
 		}
-		disabled = answer.Disabled
+		disabled = answer.disabled
 	}
 	return lacking, disabled, nil
 }
@@ -178,7 +174,7 @@ func (d *Discovery) addressOf(o *other) string {
 }
 
 // ask asks one question.
-func (d *Discovery) ask(ctx context.Context, address string, part []want) (loadedAnswer, error) {
+func (d *Discovery) ask(ctx context.Context, address string, part []want) (answered, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	question := loadedQuestion{Tiers: make([]tierRef, len(part))}
@@ -187,24 +183,24 @@ func (d *Discovery) ask(ctx context.Context, address string, part []want) (loade
 	}
 	body, err := json.Marshal(question)
 	if err != nil {
-		return loadedAnswer{}, err
+		return answered{}, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+LoadedPath, bytes.NewReader(body))
 	if err != nil {
-		return loadedAnswer{}, err
+		return answered{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := d.client.Do(request)
 	if err != nil {
-		return loadedAnswer{}, err
+		return answered{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return loadedAnswer{}, fmt.Errorf("http://%s%s answers %s", address, LoadedPath, response.Status)
+		return answered{}, fmt.Errorf("http://%s%s answers %s", address, LoadedPath, response.Status)
 	}
 	answer, err := readAnswer(io.LimitReader(response.Body, maxLoadedBytes), question)
 	if err != nil {
-		return loadedAnswer{}, fmt.Errorf("http://%s%s answers something else: %w", address, LoadedPath, err)
+		return answered{}, fmt.Errorf("http://%s%s answers something else: %w", address, LoadedPath, err)
 	}
 	return answer, nil
 }

@@ -45,6 +45,12 @@ type loadedAnswer struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
+// answered is a loadedAnswer that fits its question.
+type answered struct {
+	lacks    map[string]bool // of each tier that was asked about, by its name
+	disabled bool
+}
+
 // LoadedHandler answers [LoadedPath] for a replica with this table, in which RATE_LIMIT_DISABLED is
 // set or not. Whoever asks learns nothing about a tier that they cannot name with its UID.
 func LoadedHandler(table *tier.Table, disabled bool) http.Handler {
@@ -91,24 +97,25 @@ func readQuestion(body io.Reader) (loadedQuestion, error) {
 
 // readAnswer reads one answer to a question and nothing else. Fields that are not known may be those of
 // a newer replica.
-func readAnswer(body io.Reader, question loadedQuestion) (loadedAnswer, error) {
+func readAnswer(body io.Reader, question loadedQuestion) (answered, error) {
 	var answer loadedAnswer
 	if err := readOne(json.NewDecoder(body), &answer); err != nil {
-		return loadedAnswer{}, err
+		return answered{}, err
 	}
 	if answer.Asked != len(question.Tiers) {
-		return loadedAnswer{}, fmt.Errorf("it speaks of %d tiers and was asked about %d", answer.Asked, len(question.Tiers))
+		return answered{}, fmt.Errorf("it speaks of %d tiers and was asked about %d", answer.Asked, len(question.Tiers))
 	}
-	asked := make(map[string]bool, len(question.Tiers))
+	lacks := make(map[string]bool, len(question.Tiers))
 	for i := range question.Tiers {
-		asked[question.Tiers[i].Name] = true
+		lacks[question.Tiers[i].Name] = false
 	}
 	for _, name := range answer.Lacking {
-		if !asked[name] {
-			return loadedAnswer{}, errors.New("it speaks of a tier that it was not asked about")
+		if _, asked := lacks[name]; !asked {
+			return answered{}, errors.New("it speaks of a tier that it was not asked about")
 		}
+		lacks[name] = true
 	}
-	return answer, nil
+	return answered{lacks: lacks, disabled: answer.Disabled}, nil
 }
 
 // readOne reads one value and nothing behind it.

@@ -22,6 +22,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tierlimit/tierlimit/internal/trouble"
 )
 
 // FlushTime bounds how long Shutdown waits for the receiver. A receiver that is away must not hold up
@@ -52,7 +54,7 @@ func New(ctx context.Context, getenv func(string) string, version string, log lo
 	if err = errors.Join(err, complaints.all()); err != nil {
 		return nil, fmt.Errorf("the variables OTEL_EXPORTER_OTLP_...: %w", err)
 	}
-	watched := &watched{SpanExporter: exporter, log: log, now: time.Now}
+	watched := newWatched(exporter, log)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(watched.observe)) // what goes wrong outside the exporter
 	otel.SetLogger(log)
 	log.Info("traces are exported", "receiver", c.receiver, "protocol", c.protocol, "sampler", c.sampler.Description())
@@ -93,7 +95,7 @@ func (p *Provider) Shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), FlushTime)
 	defer cancel()
 	if err := p.provider.Shutdown(ctx); err != nil {
-		p.log.Error(errors.New(shortened(err.Error())), "the last traces may not have been exported")
+		p.log.Error(trouble.Shortened(err), "the last traces may not have been exported")
 	}
 }
 

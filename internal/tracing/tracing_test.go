@@ -216,7 +216,8 @@ func TestFailuresAreAFewLines(t *testing.T) {
 
 func TestLastingFailureIsRepeatedNowAndThen(t *testing.T) {
 	logged, now := 0, time.Now()
-	w := &watched{log: funcr.New(func(string, string) { logged++ }, funcr.Options{}), now: func() time.Time { return now }}
+	w := newWatched(nil, funcr.New(func(string, string) { logged++ }, funcr.Options{}))
+	w.batches.Now = func() time.Time { return now }
 	for range 61 { // for five minutes
 		w.observe(os.ErrDeadlineExceeded)
 		now = now.Add(5 * time.Second)

@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/tierlimit/tierlimit/internal/trouble"
 )
 
 // reminder is how often a receiver that goes on failing is logged again. Every batch of spans fails
@@ -23,12 +23,17 @@ const reminder = 5 * time.Minute
 // then, and one when spans are exported again.
 type watched struct {
 	sdktrace.SpanExporter
-	log logr.Logger
-	now func() time.Time
+	batches trouble.Trouble
+}
 
-	mu     sync.Mutex
-	failed int       // batches since the last one that was exported
-	logged time.Time // when a failure was logged last
+func newWatched(exporter sdktrace.SpanExporter, log logr.Logger) *watched {
+	return &watched{SpanExporter: exporter, batches: trouble.Trouble{
+		Log:      log,
+		Begins:   "traces cannot be exported; checks go on as before",
+		Ends:     "traces are exported again",
+		Counts:   "failedBatches",
+		Reminder: reminder,
+	}}
 }
 
 // ExportSpans exports a batch. It returns no error, since it has logged it.
@@ -38,22 +43,7 @@ func (w *watched) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 }
 
 // observe takes note of how one batch went.
-func (w *watched) observe(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err == nil {
-		if w.failed > 0 {
-			w.log.Info("traces are exported again", "failedBatches", w.failed)
-		}
-		w.failed = 0
-		return
-	}
-	w.failed++
-	if now := w.now(); w.failed == 1 || now.Sub(w.logged) >= reminder {
-		w.log.Error(errors.New(shortened(withoutURL(err).Error())), "traces cannot be exported; checks go on as before", "failedBatches", w.failed)
-		w.logged = now
-	}
-}
+func (w *watched) observe(err error) { w.batches.Observe(withoutURL(err)) }
 
 // withoutURL takes away the URL that an HTTP client puts before an error: a receiver's path may hold a
 // token.
@@ -62,13 +52,4 @@ func withoutURL(err error) error {
 		return inURL.Err
 	}
 	return err
-}
-
-// shortened bounds what a receiver's error message takes in the log.
-func shortened(message string) string {
-	const most = 300
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "..."
 }

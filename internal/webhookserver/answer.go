@@ -22,6 +22,7 @@ const (
 	failedOpen enforcement = "failed-open"
 	exempt     enforcement = "exempt"
 	local      enforcement = "local" // also on a rejection
+	granted    enforcement = "granted"
 )
 
 // outcome is what a check came to, a label of the metrics.
@@ -29,6 +30,7 @@ type outcome string
 
 const (
 	outcomeAdmitted      outcome = "admitted"
+	outcomeGranted       outcome = "granted" // admitted, charged to a grant
 	outcomeRejected      outcome = "rejected"
 	outcomeDryRun        outcome = "dry_run_rejected" // admitted, Enforce would have rejected it
 	outcomeDisabled      outcome = "disabled"         // admitted unasked, by a kill switch
@@ -65,6 +67,9 @@ type answer struct {
 	subject limiter.Subject // whose budget was asked for, for the recorder; zero if nobody was identified
 }
 
+// admitted returns whether budgets admitted the request.
+func (a *answer) admitted() bool { return a.outcome == outcomeAdmitted || a.outcome == outcomeGranted }
+
 // rejected returns whether a budget is used up, and enforced.
 func (a *answer) rejected() bool {
 	return a.outcome == outcomeRejected || a.outcome == outcomeLocalRejected
@@ -81,10 +86,17 @@ func answerTo(of []applied, d limiter.Decision) answer {
 	if !d.Allowed {
 		a.usage = append(a.usage, usage{quota: a.quota})
 	}
+	if d.Grant != nil { // the limits that the usage is of
+		for i := range of[0].limits {
+			a.policy[i].Requests += d.Grant.Requests
+		}
+	}
 	if by.share {
 		a.outcome, a.enforcement = outcomeLocalAdmitted, local
 	}
 	switch {
+	case d.Allowed && d.Grant != nil && d.Grant.Charged:
+		a.outcome, a.enforcement = outcomeGranted, granted
 	case d.Allowed:
 	case by.tier.DryRun:
 		a.outcome, a.enforcement = outcomeDryRun, dryRun

@@ -56,10 +56,10 @@ func (h *Handler) apply(ctx context.Context, q question, f found) answer {
 		return unlimited(all)
 	}
 	if err := h.missingTier(&q, &f); err != nil {
-		h.missing.observe(err)
+		h.missing.Observe(err)
 		return noTier(err)
 	}
-	h.missing.observe(nil)
+	h.missing.Observe(nil)
 	now := h.now()
 	engaged := func(a applied) bool { return a.tier.KillSwitch.EngagedAt(now) }
 	inForce := all
@@ -121,7 +121,7 @@ func (h *Handler) decide(ctx context.Context, q question, inForce []applied) ans
 		}
 	}
 	a := h.together(ctx, q, enforced)
-	if a.outcome == outcomeAdmitted && !q.look {
+	if a.admitted() && !q.look {
 		a.report(h.together(ctx, q, tried))
 	}
 	return a
@@ -136,7 +136,7 @@ func (h *Handler) together(ctx context.Context, q question, of []applied) answer
 		h.Metrics.remembered()
 	} else {
 		h.Metrics.asked(end.Sub(start), err)
-		h.outage.observe(err)
+		h.outage.Observe(err)
 	}
 	h.traceStore(ctx, start, end, &decision, err)
 	switch {
@@ -185,7 +185,7 @@ func (h *Handler) locally(ctx context.Context, q question, of []applied) answer 
 		}
 	}
 	decision, err := ask(ctx, h.Local, q.look, shares)
-	h.full.observe(err)
+	h.full.Observe(err)
 	if err != nil {
 		return closed(of, "The rate limit store did not decide, and this replica has no memory left to count in. Retry later.")
 	}

@@ -30,7 +30,7 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 	case err != nil && refusal == nil:
 		return h.unavailable(err)
 	}
-	h.unidentified.observe(nil)
+	h.unidentified.Observe(nil)
 	if caller.Tenant != "" {
 		q.tenant = caller.Tenant
 	}
@@ -86,6 +86,6 @@ func (h *Handler) identify(ctx context.Context, q *question, auth *identity.Answ
 
 // unavailable is the answer when a service is needed to identify the caller and does not answer.
 func (h *Handler) unavailable(err error) answer {
-	h.unidentified.observe(err)
+	h.unidentified.Observe(err)
 	return unidentified()
 }

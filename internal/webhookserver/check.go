@@ -15,6 +15,7 @@ import (
 
 	"github.com/tierlimit/tierlimit/internal/identity"
 	"github.com/tierlimit/tierlimit/internal/tier"
+	"github.com/tierlimit/tierlimit/internal/trouble"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
@@ -66,10 +67,10 @@ type Options struct {
 // Handler answers checks.
 type Handler struct {
 	Options
-	outage       trouble // the limiter fails
-	full         trouble // Local fails
-	missing      trouble // there is no tier to apply
-	unidentified trouble // callers cannot be identified
+	outage       *trouble.Trouble // the limiter fails
+	full         *trouble.Trouble // Local fails
+	missing      *trouble.Trouble // there is no tier to apply
+	unidentified *trouble.Trouble // callers cannot be identified
 	rejections   *rejectionLog
 	now          func() time.Time
 }
@@ -90,21 +91,19 @@ func NewHandler(options Options) *Handler {
 	}
 	return &Handler{
 		Options: options,
-		outage: trouble{log: options.Log, now: time.Now,
-			begins: "Redis does not decide; each tier's failurePolicy does",
-			ends:   "Redis decides again"},
-		full: trouble{log: options.Log, now: time.Now,
-			begins: "checks of tiers with failurePolicy FailLocal are answered with 503",
-			ends:   "checks of tiers with failurePolicy FailLocal are decided in memory again"},
-		missing: trouble{log: options.Log, now: time.Now,
-			begins: "there is no tier to apply; checks are answered with 503",
-			ends:   "there is a tier to apply again"},
-		unidentified: trouble{log: options.Log, now: time.Now,
-			begins: "callers cannot be identified; their checks are answered with 503",
-			ends:   "callers are identified again"},
-		rejections: newRejectionLog(options.Log),
-		now:        time.Now,
+		outage:  checkTrouble(options.Log, "Redis does not decide; each tier's failurePolicy does", "Redis decides again"),
+		full: checkTrouble(options.Log, "checks of tiers with failurePolicy FailLocal are answered with 503",
+			"checks of tiers with failurePolicy FailLocal are decided in memory again"),
+		missing:      checkTrouble(options.Log, "there is no tier to apply; checks are answered with 503", "there is a tier to apply again"),
+		unidentified: checkTrouble(options.Log, "callers cannot be identified; their checks are answered with 503", "callers are identified again"),
+		rejections:   newRejectionLog(options.Log),
+		now:          time.Now,
 	}
+}
+
+// checkTrouble is trouble that each check may meet. A store that fails now and then is one outage.
+func checkTrouble(log logr.Logger, begins, ends string) *trouble.Trouble {
+	return &trouble.Trouble{Log: log, Begins: begins, Ends: ends, Counts: "failedChecks", Reminder: 30 * time.Second, Over: 5 * time.Second}
 }
 
 // ServeHTTP answers one check. The body is not read.

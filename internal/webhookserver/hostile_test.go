@@ -20,6 +20,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tierlimit/tierlimit/internal/conntest"
 )
 
 // TestConnectEndsTheConnection sends two requests: what follows CONNECT may be meant for a tunnel.
@@ -30,24 +32,10 @@ func TestConnectEndsTheConnection(t *testing.T) {
 	defer server.Close()
 	connection := dial(t, server.URL)
 	fmt.Fprint(connection, "CONNECT /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-	answer := untilClosed(t, connection, readTimeout)
+	answer := conntest.UntilClosed(t, connection, readTimeout)
 	if got := strings.Count(answer, "HTTP/1.1 "); got != 1 {
 		t.Errorf("%d answers:\n%s", got, answer)
 	}
-}
-
-// untilClosed returns all that a server sends until it closes the connection, which it must do in
-// four times its bound: the machine may be slow.
-func untilClosed(t *testing.T, connection net.Conn, bound time.Duration) string {
-	t.Helper()
-	if err := connection.SetReadDeadline(time.Now().Add(4 * bound)); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(connection)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("still open after 4 times %v; answered %.200q", bound, answer)
-	}
-	return string(answer)
 }
 
 // grpcConnection speaks HTTP/2 frame by frame, as no client library would.
@@ -254,7 +242,7 @@ func TestGRPCEndsConnectionsWithoutHTTP2(t *testing.T) {
 			if _, err := io.WriteString(c.Conn, first); err != nil {
 				t.Fatal(err)
 			}
-			untilClosed(t, c.Conn, readTimeout)
+			conntest.UntilClosed(t, c.Conn, readTimeout)
 		})
 	}
 }

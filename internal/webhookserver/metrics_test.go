@@ -107,7 +107,7 @@ func TestOutageLog(t *testing.T) {
 		o.Log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	}, budget("free", 1, 1))
 	now := time.Now()
-	e.outage.now = func() time.Time { return now }
+	e.outage.Now = func() time.Time { return now }
 	ask := func(err error, times int, each time.Duration) {
 		failing = err
 		for range times {

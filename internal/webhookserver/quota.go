@@ -75,7 +75,7 @@ func (a *answer) report(tried answer) {
 	case outcomeDryRun:
 		a.outcome, a.enforcement = tried.outcome, tried.enforcement
 		a.quota, a.remaining = tried.quota, tried.remaining
-	case outcomeAdmitted:
+	case outcomeAdmitted, outcomeGranted:
 		if tried.remaining < a.remaining || tried.remaining == a.remaining && !tried.quota.upstream {
 			a.quota, a.remaining = tried.quota, tried.remaining
 		}

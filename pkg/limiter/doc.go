@@ -53,6 +53,17 @@
 // A request can be charged to several subjects together, a user and a provider that all users share,
 // say: [SlidingWindow.CheckBudgets] decides on all of them, and charges all or none.
 //
+// # Grants
+//
+// A subject can be given so many requests on top of its limits, for a time: [SlidingWindow.Grant]. While a
+// window is full, requests are charged to the grant instead, and to no log, until the grant is used up or
+// expires. So in any stretch of time at most the limit and the grant are admitted, and when it is over
+// the logs are as if there had been none. The grant is a hash beside the logs that expires by itself, and
+// the same script decides. It is looked at only when a window is full or is filled by the request. It does
+// not help against a limit of 0, nor against the budgets of others that a request is charged to.
+//
+// [SlidingWindow.Inspect] tells how a subject stands, [SlidingWindow.Reset] clears logs.
+//
 // # What it costs
 //
 // One script execution per check, for any number of windows and budgets. Checks that come while others
@@ -100,7 +111,8 @@
 // Set maxmemory-policy to noeviction: an evicted log is a budget that begins anew, while a Redis that
 // is out of memory is an error. The account needs the keys ratelimit:* and *:ratelimit:* and the
 // commands EVALSHA, EVAL, TIME, ZCARD, ZRANGE, ZSCORE, ZCOUNT, UNLINK, ZREMRANGEBYRANK,
-// ZREMRANGEBYSCORE, ZADD and EXPIRE, in a Cluster ZREM and CLUSTER SLOTS too.
+// ZREMRANGEBYSCORE, ZADD, EXPIRE, PEXPIRE, HMGET, HLEN, HSET and HEXISTS, in a Cluster ZREM, HDEL and CLUSTER
+// SLOTS too.
 //
 // In a Redis Cluster all logs of a subject are in one slot ([Subject.ClusterKey]). Those of different
 // subjects are not, and no script sees two of them: a request that is charged to several budgets is

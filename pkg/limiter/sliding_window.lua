@@ -44,8 +44,8 @@ local TRIM = 256 -- entries removed by one call at the most: about 0.3 ms of the
 
 local n = #KEYS - 1
 local member, grant = ARGV[1], KEYS[n + 1]
-local own, again = tonumber(ARGV[2 * n + 2]) or n, (ARGV[2 * n + 3] or '') ~= ''
-local now = tonumber(ARGV[2 * n + 4])
+local own, again, now = ARGV[2 * n + 2], (ARGV[2 * n + 3] or '') ~= '', tonumber(ARGV[2 * n + 4])
+own = (own or '') ~= '' and own + 0 or n
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -58,7 +58,7 @@ if reserve then
 end
 
 -- undecided returns whether a full window has room but for reservations. They leave within a lease.
-local function undecided(key, limit, card, horizon)
+local undecided = lease and function(key, limit, card, horizon)
   local until_, from = format('%d', horizon + lease), format('(%d', horizon)
   local reserved = 0
   for _, m in ipairs(call('ZRANGE', key, until_, from, 'BYSCORE', 'REV', 'LIMIT', 0, TRIM)) do
@@ -69,26 +69,26 @@ local function undecided(key, limit, card, horizon)
   return reserved > 0 and card - call('ZCOUNT', key, '-inf', format('%d', horizon)) - reserved < limit
 end
 
--- allowance returns how much is left of the grant, and how much was granted. A grant has four fields
--- of its own and one for each request that was charged to it.
-local function allowance()
-  local g = call('HMGET', grant, 'granted', 'expires')
-  if not g[1] or g[2] + 0 <= now then
-    return 0, 0
-  end
-  local left = g[1] + 4 - call('HLEN', grant)
-  return left > 0 and left or 0, g[1] + 0
-end
-
 -- First only look, so that a rejection has written nothing.
 local cards = {}
 local settled = member == '' -- nothing to charge
-local left, granted -- of the grant, once it has been looked at
+local left, granted -- of the grant, once it has been looked for
 local extra = again and own > 0 and call('HEXISTS', grant, ARGV[1]) == 1 -- it is charged to the grant
 settled = settled or extra
 for i = 1, n do
   local key, limit = KEYS[i], ARGV[2 * i] + 0
   local card = call('ZCARD', key)
+  if not left and (extra or i <= own and card >= limit - 1) then
+    left, granted = 0, 0
+    local fields = call('HLEN', grant)
+    if fields > 0 then -- four of its own, and one for each request that was charged to it
+      local g = call('HMGET', grant, 'granted', 'expires')
+      if g[1] and g[2] + 0 > now then
+        granted = g[1] + 0
+        left = math.max(granted + 4 - fields, 0)
+      end
+    end
+  end
   if card >= limit and not (extra and i <= own) then
     -- There is room exactly when the limit-th newest entry has left. While it has not, it is the
     -- one to wait for, also when the limit was lowered below the count.
@@ -103,10 +103,7 @@ for i = 1, n do
         if lease and undecided(key, limit, card, entry[2] - wait) then
           return {-i, wait}
         end
-        if i <= own then
-          left, granted = allowance()
-          extra = left > 0
-        end
+        extra = extra or i <= own and left > 0
         if not (extra and i <= own) then
           return {i, wait}
         end
@@ -168,10 +165,7 @@ for i = 1, n do
     least = 0
   end
 end
-if not left and (extra or least == 0) then
-  left, granted = allowance()
-end
-if extra or left and left > 0 then
+if extra or least == 0 and left > 0 then
   reply[n + 2], reply[n + 3], reply[n + 4] = left, granted, extra and 1 or 0
 end
 return reply

@@ -1,13 +1,13 @@
 -- A variant of pkg/limiter/sliding_window.lua that was not taken: it counts the stale entries of each
 -- window before it decides, and trims them by their number. KEYS, ARGV[1] to ARGV[2n + 1] and the
--- reply are the same; a call is never repeated.
+-- reply are the same; a call is never repeated, and there are no grants.
 local call = redis.call
 local TRIM = 256
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, cards, stales = {0}, {}, {}
-for i = 1, #KEYS do
+for i = 1, #KEYS - 1 do
   local key, limit = KEYS[i], tonumber(ARGV[2 * i])
   local horizon = now - (ARGV[2 * i + 1] - 1) * 1000000
   local card = call('ZCARD', key)
@@ -21,7 +21,7 @@ for i = 1, #KEYS do
 end
 
 local score = string.format('%.0f', now)
-for i = 1, #KEYS do
+for i = 1, #KEYS - 1 do
   local key, stale = KEYS[i], stales[i]
   if stale > 0 and stale == cards[i] then
     call('UNLINK', key)

@@ -37,7 +37,7 @@ func ScriptCall(user, member string, limits []limiter.Limit) (keys []string, arg
 		keys = append(keys, subject.Key(limit.Window))
 		args = append(args, limit.Requests, int64(limit.Window/time.Second)+1)
 	}
-	return keys, args
+	return append(keys, subject.GrantKey(false)), args
 }
 
 // scriptVerdict reads the reply that the script documents.
