@@ -22,7 +22,7 @@ CHART_DIR ?= charts/tierlimit
 
 .PHONY: help
 help: ## Show the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Use
 
@@ -33,6 +33,17 @@ run: build ## Run local mode: the sample tiers and the embedded store; ARGS adds
 .PHONY: build
 build: ## Build the static binary bin/tierlimit
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(STAMPS)" -o $(BIN)/tierlimit ./cmd/tierlimit
+
+# The name kubectl-tierlimit makes it a plugin of kubectl, the other completes the plugin's command line.
+BINDIR ?= $(HOME)/.local/bin
+
+.PHONY: install-plugin
+install-plugin: build ## Install the program and the plugin `kubectl tierlimit` into BINDIR (default ~/.local/bin)
+	install -d "$(BINDIR)"
+	install "$(BIN)/tierlimit" "$(BINDIR)/tierlimit"
+	ln -sf tierlimit "$(BINDIR)/kubectl-tierlimit"
+	ln -sf tierlimit "$(BINDIR)/kubectl_complete-tierlimit"
+	case ":$$PATH:" in *":$(BINDIR):"*) ;; *) echo "$(BINDIR) is not in your PATH: add it, or kubectl does not find the plugin" ;; esac
 
 .PHONY: image
 image: ## Build the image for PLATFORMS into bin/image, without Docker; IMAGE names it in the archives for docker load

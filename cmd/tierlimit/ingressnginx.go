@@ -4,33 +4,32 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"strings"
+	"github.com/spf13/cobra"
 
+	"github.com/tierlimit/tierlimit/internal/desk"
 	"github.com/tierlimit/tierlimit/internal/ingressnginx"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
 )
 
-// commandIngressNginx is the first argument of the command that prints what to configure
-// ingress-nginx with.
-const commandIngressNginx = "ingress-nginx"
-
-// printIngressNginx runs that command and returns its exit code.
-func printIngressNginx(args []string, stdout, stderr io.Writer) int {
-	var output []byte
-	switch strings.Join(args, " ") {
-	case "configmap":
-		output = ingressnginx.ConfigMap(webhookserver.ClientHeaders)
-	case "annotations":
-		output = ingressnginx.Annotations(webhookserver.ClientHeaders)
-	default:
-		fmt.Fprintln(stderr, "tierlimit: use 'tierlimit ingress-nginx configmap' or 'tierlimit ingress-nginx annotations'")
-		return 2
+// ingressNginxCommand prints what to configure ingress-nginx with.
+func ingressNginxCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "ingress-nginx configmap|annotations",
+		Short:     "Print the configuration of ingress-nginx that gives its clients a true 429",
+		ValidArgs: []string{"configmap", "annotations"},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || (args[0] != "configmap" && args[0] != "annotations") {
+				return desk.UsageError("use 'tierlimit ingress-nginx configmap' or 'tierlimit ingress-nginx annotations'")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			output := ingressnginx.ConfigMap(webhookserver.ClientHeaders)
+			if args[0] == "annotations" {
+				output = ingressnginx.Annotations(webhookserver.ClientHeaders)
+			}
+			_, err := c.OutOrStdout().Write(output)
+			return err
+		},
 	}
-	if _, err := stdout.Write(output); err != nil {
-		fmt.Fprintf(stderr, "tierlimit: %v\n", err)
-		return 1
-	}
-	return 0
 }

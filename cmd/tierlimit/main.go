@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command tierlimit answers rate limit checks by the RateLimitTiers of a cluster or, in local mode,
-// of a directory.
+// of a directory. It is also the quota desk, and as kubectl-tierlimit a plugin of kubectl.
 package main
 
 import (
@@ -19,23 +19,23 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/tierlimit/tierlimit/internal/desk"
 	"github.com/tierlimit/tierlimit/internal/tracing"
 )
 
 func main() {
-	os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	ctx := ctrl.SetupSignalHandler()
+	if name, args := desk.Called(os.Args[0], os.Args[1:]); name != "" {
+		os.Exit(runCommand(ctx, commandLine(name, os.Getenv, os.Stdout, os.Stderr), args, os.Stderr))
+	}
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
 // run runs the program until ctx ends and returns its exit code: 0, 1 for an error, 2 for a wrong
 // command line. An error is one line on stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	if len(args) > 0 {
-		switch args[0] {
-		case commandIngressNginx:
-			return printIngressNginx(args[1:], stdout, stderr)
-		case commandVersion:
-			return printVersion(args[1:], stdout, stderr)
-		}
+	if root := command(args, getenv, stdout, stderr); root != nil {
+		return runCommand(ctx, root, args, stderr)
 	}
 	o, err := parseOptions(args, getenv)
 	switch {

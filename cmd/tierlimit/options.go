@@ -118,6 +118,10 @@ Print the configuration of ingress-nginx that gives its clients a true 429:
 Print what this program was built from:
   tierlimit version [-o json]
 
+See and change what is left of users' budgets, also as kubectl tierlimit:
+  tierlimit get|explain|reset|grant|revoke|top|watch|simulate|bench ...
+  tierlimit help
+
 Flags:
 ` + fs.FlagUsagesWrapped(100) + `
 Environment:
@@ -141,7 +145,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		return o, nil
 	}
 	if fs.NArg() > 0 {
-		return options{}, errors.New("unexpected argument: there are flags and the commands ingress-nginx and version; quote a value that contains a space")
+		return options{}, errors.New("unexpected argument: there are flags, and the commands that tierlimit help lists, which come first; quote a value that contains a space")
 	}
 	if o.redisURL == "" {
 		o.redisURL = getenv(envRedisURL)

@@ -10,11 +10,10 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/spf13/pflag"
-)
+	"github.com/spf13/cobra"
 
-// commandVersion prints what this program was built from.
-const commandVersion = "version"
+	"github.com/tierlimit/tierlimit/internal/desk"
+)
 
 // Set by the linker from git: -X main.stamped=v1.2.3.
 var (
@@ -70,31 +69,39 @@ func versionOf(version, revision, commitTime string, info *debug.BuildInfo) buil
 // version returns the version that this binary was built from.
 func version() string { return readVersion().Version }
 
-// printVersion prints the version as text, a line for each thing that is known, or as JSON.
-func printVersion(args []string, stdout, stderr io.Writer) int {
-	fs := pflag.NewFlagSet(commandVersion, pflag.ContinueOnError)
-	fs.Usage = func() {}
-	output := fs.StringP("output", "o", "text", "")
-	if err := fs.Parse(args); err != nil || fs.NArg() > 0 || (*output != "text" && *output != "json") {
-		fmt.Fprintln(stderr, "tierlimit version: use tierlimit version, or tierlimit version -o json")
-		return 2
+// versionCommand prints what this program was built from.
+func versionCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print what this program was built from",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 || (output != "text" && output != "json") {
+				return desk.UsageError("use tierlimit version, or tierlimit version -o json")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			return readVersion().print(c.OutOrStdout(), output == "json")
+		},
 	}
-	v := readVersion()
-	if *output == "json" {
-		encoder := json.NewEncoder(stdout)
+	c.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text or json")
+	return c
+}
+
+// print prints the version as text, a line for each thing that is known, or as JSON.
+func (v buildVersion) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(v); err != nil {
-			fmt.Fprintf(stderr, "tierlimit version: %v\n", err)
-			return 1
-		}
-		return 0
+		return encoder.Encode(v)
 	}
 	for _, line := range [][2]string{
 		{"tierlimit", v.Version}, {"revision", v.Revision}, {"committed", v.CommitTime}, {"go", v.Go}, {"platform", v.Platform},
 	} {
 		if line[1] != "" {
-			fmt.Fprintf(stdout, "%-10s %s\n", line[0], line[1])
+			fmt.Fprintf(w, "%-10s %s\n", line[0], line[1])
 		}
 	}
-	return 0
+	return nil
 }

@@ -1,0 +1,159 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package desk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// together is how many replicas are asked at a time.
+	together = 8
+	// tries is how many replicas are tried when one is enough.
+	tries = 3
+)
+
+// replicas are the admin APIs to ask.
+type replicas struct {
+	d       *desk
+	cluster *cluster // nil for --server
+	timeout time.Duration
+	list    []*replica
+	listed  time.Time
+}
+
+// connect finds the replicas. It asks none of them yet.
+func (d *desk) connect(ctx context.Context) (*replicas, error) {
+	timeout, err := d.timeout()
+	if err != nil {
+		return nil, err
+	}
+	all := &replicas{d: d, timeout: timeout}
+	if d.server != "" {
+		one, err := d.direct()
+		if err != nil {
+			return nil, err
+		}
+		all.list = []*replica{one}
+		return all, nil
+	}
+	if all.cluster, err = d.connectCluster(timeout); err != nil {
+		return nil, err
+	}
+	return all, all.find(ctx)
+}
+
+// timeout is --request-timeout, or patience without it.
+func (d *desk) timeout() (time.Duration, error) {
+	text := *d.config.Timeout
+	if text == "" || text == "0" {
+		return patience, nil
+	}
+	if !strings.ContainsAny(text, "nuµmsh") {
+		text += "s" // as kubectl reads it
+	}
+	timeout, err := time.ParseDuration(text)
+	if err != nil || timeout < 0 {
+		return 0, usagef("--request-timeout is %.40q: use a time such as 10s", text)
+	}
+	if timeout == 0 {
+		return patience, nil
+	}
+	return timeout, nil
+}
+
+// find lists the Pods anew and keeps the tunnels to those that are still there.
+func (r *replicas) find(ctx context.Context) error {
+	list, err := r.cluster.replicas(ctx)
+	if err != nil {
+		return err
+	}
+	r.list, r.listed = list, r.d.now()
+	return nil
+}
+
+// close ends the tunnels.
+func (r *replicas) close() {
+	if r.cluster != nil {
+		r.cluster.close()
+	}
+}
+
+// one asks one replica, another if the first cannot be reached, and returns the answer as it is and
+// decoded. A change is sent to another only if it has certainly not reached the first.
+func (r *replicas) one(ctx context.Context, q request, into any) ([]byte, error) {
+	var failures []error
+	for _, replica := range r.list[:min(len(r.list), tries)] {
+		body, err := replica.ask(ctx, q, r.timeout)
+		var failed *unreachable
+		switch {
+		case err == nil:
+			if err := json.Unmarshal(body, into); err != nil {
+				return nil, fmt.Errorf("the answer of %s is not understood (%w): the versions of client and server differ too much", replica.name, err)
+			}
+			for _, failure := range failures {
+				r.d.warn("%v", failure)
+			}
+			return body, nil
+		case !errors.As(err, &failed) || ctx.Err() != nil || (q.writes() && !failed.unsent):
+			return nil, r.explain(ctx, err)
+		}
+		failures = append(failures, err)
+	}
+	return nil, r.explain(ctx, errors.Join(failures...))
+}
+
+// everyone asks all replicas and returns what they have answered, decoded. One that does not answer is
+// named in a warning; when none does that is an error.
+func everyone[T any](ctx context.Context, r *replicas, q request) ([]T, error) {
+	answers, failures := make([]*T, len(r.list)), make([]error, len(r.list))
+	var group errgroup.Group
+	group.SetLimit(together)
+	for i, replica := range r.list {
+		group.Go(func() error {
+			body, err := replica.ask(ctx, q, r.timeout)
+			if err == nil {
+				answers[i] = new(T)
+				err = json.Unmarshal(body, answers[i])
+			}
+			failures[i] = err
+			return nil
+		})
+	}
+	_ = group.Wait() // failures has all errors
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var got []T
+	var wrong []error
+	for i, err := range failures {
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		got = append(got, *answers[i])
+	}
+	if len(got) == 0 {
+		return nil, r.explain(ctx, errors.Join(wrong...))
+	}
+	for _, err := range wrong {
+		r.d.warn("%v", err)
+	}
+	if len(wrong) > 0 {
+		r.d.warn("%d of %d replicas answered: what the others have seen is missing below", len(got), len(r.list))
+	}
+	return got, nil
+}
+
+// warn prints a line that does not belong to the output.
+func (d *desk) warn(format string, args ...any) {
+	fmt.Fprintf(d.Streams.ErrOut, "Warning: "+format+"\n", args...)
+}

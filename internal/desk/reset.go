@@ -1,0 +1,112 @@
+// Copyright The Tierlimit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package desk
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tierlimit/tierlimit/internal/adminapi"
+)
+
+func (d *desk) resetCommand() *cobra.Command {
+	c := change{d: d}
+	var window string
+	command := &cobra.Command{
+		Use:   "reset USER",
+		Short: "Clear what a user has used",
+		Long: `Clear what a user has used, in all windows of the tier or in one. The user has the whole budget again. That
+cannot be taken back. To let a user through without forgetting what was used, see grant.
+
+You are shown what get shows and asked, unless --yes is given.`,
+		Example: `  {{NAME}} reset 8421 --tier pro
+  {{NAME}} reset 8421 --tier pro --window minute --yes`,
+		Args: c.subject.arguments,
+		RunE: func(command *cobra.Command, args []string) error {
+			if window != "" && window != adminapi.WindowMinute && window != adminapi.WindowDay {
+				return usagef("--window is %.40q: use minute or day, or leave it out for all", window)
+			}
+			return c.reset(command, args, window)
+		},
+	}
+	c.add(command)
+	command.Flags().StringVar(&window, "window", "", "the `WINDOW` to clear, minute or day; without it all")
+	return d.named(command)
+}
+
+func (c *change) reset(command *cobra.Command, args []string, window string) error {
+	ctx := command.Context()
+	if err := c.begin(); err != nil {
+		return err
+	}
+	query := c.subject.query(args)
+	all, err := c.d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.close()
+	quota, err := c.show(ctx, all, query)
+	if err != nil {
+		return err
+	}
+	if err := c.d.confirm(ctx, c.yes, resetQuestion(quota, whom(c.subject, args), window)); err != nil {
+		return err
+	}
+	set(query, "window", window)
+	var result adminapi.ResetResult
+	body, err := all.one(ctx, request{http.MethodDelete, adminapi.PathQuota, query}, &result)
+	if err != nil {
+		return err
+	}
+	if c.output.raw() {
+		return c.output.print(c.d.Streams.Out, body)
+	}
+	var cleared []string
+	for _, w := range result.Windows {
+		cleared = append(cleared, fmt.Sprintf("the %s (%s)", w.Window, count(w.Used, "request")))
+	}
+	fmt.Fprintf(c.d.Streams.Out, "Cleared %s of %s. %s\n%s\n", strings.Join(cleared, " and "), describe(result.Subject),
+		everywhere(result.EverywhereAfterMilliseconds), audit(result.AuditID, result.Tier))
+	return nil
+}
+
+// begin checks what needs no replica.
+func (c *change) begin() error {
+	if err := c.output.validate(); err != nil {
+		return err
+	}
+	return c.d.confirmable(c.yes)
+}
+
+// whom describes who was named on the command line.
+func whom(s subjectFlags, args []string) string {
+	subject := adminapi.Subject{Kind: s.kind, Tenant: s.tenant, Route: s.route}
+	if len(args) == 1 {
+		subject.User = args[0]
+	}
+	return describe(subject)
+}
+
+// resetQuestion says what would be cleared. The quota is nil if it is not known.
+func resetQuestion(quota *adminapi.Quota, who, window string) string {
+	if quota == nil {
+		if window == "" {
+			return fmt.Sprintf("Clear all windows of %s? This cannot be taken back.", who)
+		}
+		return fmt.Sprintf("Clear the %s of %s? This cannot be taken back.", window, who)
+	}
+	var parts []string
+	for _, w := range quota.Windows {
+		if window == "" || window == w.Window {
+			parts = append(parts, fmt.Sprintf("the %s (%s of %s used)", w.Window, number(w.Used), number(w.Requests)))
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"the " + window}
+	}
+	return fmt.Sprintf("Clear %s of %s? This cannot be taken back.", strings.Join(parts, " and "), describe(quota.Subject))
+}
