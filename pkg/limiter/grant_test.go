@@ -73,13 +73,15 @@ func TestGrantEnds(t *testing.T) {
 		after  func(t *testing.T, s *SlidingWindow, c *clock)
 		want   verdict
 	}{
-		"InForce":    {"It lasts to its end.", func(_ *testing.T, _ *SlidingWindow, c *clock) { c.advance(59*time.Minute + 59*time.Second) }, granted},
-		"Expired":    {"To the microsecond.", func(_ *testing.T, _ *SlidingWindow, c *clock) { c.advance(time.Hour) }, rejected},
-		"TakenBack":  {"At once.", func(t *testing.T, s *SlidingWindow, _ *clock) { must(s.Revoke(context.Background(), subject))(t) }, rejected},
-		"OfAnother":  {"Another route is another budget.", func(t *testing.T, s *SlidingWindow, _ *clock) { move(t, s, Subject{User: user, Route: "export"}) }, rejected},
-		"OfATenant":  {"So is another tenant.", func(t *testing.T, s *SlidingWindow, _ *clock) { move(t, s, Subject{User: user, Tenant: "acme"}) }, rejected},
-		"OfAKind":    {"And another kind.", func(t *testing.T, s *SlidingWindow, _ *clock) { move(t, s, Subject{User: user, Kind: KindKey}) }, rejected},
-		"LogCleared": {"A reset leaves the grant alone.", func(t *testing.T, s *SlidingWindow, _ *clock) { must(s.Reset(context.Background(), subject, time.Hour))(t) }, granted},
+		"InForce":   {"It lasts to its end.", func(_ *testing.T, _ *SlidingWindow, c *clock) { c.advance(59*time.Minute + 59*time.Second) }, granted},
+		"Expired":   {"To the microsecond.", func(_ *testing.T, _ *SlidingWindow, c *clock) { c.advance(time.Hour) }, rejected},
+		"TakenBack": {"At once.", func(t *testing.T, s *SlidingWindow, _ *clock) { must(s.Revoke(context.Background(), subject))(t) }, rejected},
+		"OfAnother": {"Another route is another budget.", func(t *testing.T, s *SlidingWindow, _ *clock) { move(t, s, Subject{User: user, Route: "export"}) }, rejected},
+		"OfATenant": {"So is another tenant.", func(t *testing.T, s *SlidingWindow, _ *clock) { move(t, s, Subject{User: user, Tenant: "acme"}) }, rejected},
+		"OfAKind":   {"And another kind.", func(t *testing.T, s *SlidingWindow, _ *clock) { move(t, s, Subject{User: user, Kind: KindKey}) }, rejected},
+		"LogCleared": {"A reset leaves the grant alone.", func(t *testing.T, s *SlidingWindow, _ *clock) {
+			must(s.Reset(context.Background(), subject, time.Hour))(t)
+		}, granted},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -165,7 +165,7 @@ type request struct {
 	before  event
 	grant   int64 // to give its user before it, for half an hour; -1 takes it back
 	repeat  bool  // with the member of the request before
-	look    bool // charge nothing
+	look    bool  // charge nothing
 	budgets []Budget
 }
 
