@@ -137,7 +137,7 @@ generate: tools ## Generate deep copies, the CustomResourceDefinition, the RBAC 
 		go run ./cmd/tierlimit ingress-nginx $$recipe >$(INGRESS_NGINX_DIR)/$$recipe.yaml
 	done
 	cp $(CRD_DIR)/*.yaml $(CHART_DIR)/crds/
-	cp $(RBAC_DIR)/role.yaml config/prometheus/prometheusrule.yaml config/prometheus/dashboard.json $(CHART_DIR)/files/
+	cp $(RBAC_DIR)/role.yaml config/rbac/quota_roles.yaml config/prometheus/prometheusrule.yaml config/prometheus/dashboard.json $(CHART_DIR)/files/
 	go run ./hack/valuesschema charts/tierlimit/values.yaml $(CRD_DIR)/tierlimit.dev_ratelimittiers.yaml >$(CHART_DIR)/values.schema.json
 	$(BIN)/helm-docs --chart-search-root charts/tierlimit --sort-values-order file --log-level warning --dry-run >$(CHART_DIR)/README.md
 

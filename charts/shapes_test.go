@@ -36,6 +36,7 @@ func TestShapes(t *testing.T) {
 				t.Run("rights", func(t *testing.T) { testRights(t, l) })
 			case "everything":
 				t.Run("metrics", func(t *testing.T) { testMetricsReader(t, l) })
+				t.Run("admin", func(t *testing.T) { testQuotaRoles(t, l) })
 			}
 			l.helm("uninstall", release)
 			want := slices.Clone(stays)
@@ -92,6 +93,8 @@ func testRights(t *testing.T, l *lab) {
 		"delete ratelimittiers.tierlimit.dev":                                    "no",
 		"get secrets --namespace=" + namespace:                                   "no",
 		"list configmaps --namespace=" + namespace:                               "no",
+		"get configmaps/extension-apiserver-authentication -n kube-system":       "yes",
+		"get /admin/v1/quota":                                                    "no",
 		"list pods --namespace=" + namespace:                                     "no",
 		"get /metrics":                                                           "no",
 		"update endpointslices.discovery.k8s.io --namespace=" + namespace:        "no",
@@ -99,6 +102,28 @@ func testRights(t *testing.T, l *lab) {
 		"create rolebindings.rbac.authorization.k8s.io --namespace=" + namespace: "no",
 	} {
 		l.canI(account, ask, want)
+	}
+}
+
+// testQuotaRoles looks at who may do what by the bindings of values.
+func testQuotaRoles(t *testing.T, l *lab) {
+	l = l.at(t)
+	for ask, want := range map[string]string{
+		"get /admin/v1/quota": "yes", "get /admin/v1/explain": "yes", "get /admin/v1/openapi.yaml": "yes",
+		"delete /admin/v1/quota": "no", "put /admin/v1/grant": "no", "delete /admin/v1/grant": "no", "get /admin/v1/top": "no",
+	} {
+		l.canI("support:bot", ask, want)
+	}
+	for _, subject := range []struct{ as, ask, want string }{
+		{"oncall@example.com", "put /admin/v1/grant", "yes"}, {"oncall@example.com", "delete /admin/v1/grant", "yes"}, {"oncall@example.com", "delete /admin/v1/quota", "yes"},
+		{"oncall@example.com", "get /admin/v1/explain", "no"}, {"other@example.com", "get /admin/v1/quota", "no"}, {"other@example.com --as-group=support", "get /admin/v1/quota", "yes"},
+	} {
+		args := append([]string{"auth", "can-i"}, strings.Fields("--as="+subject.as+" "+subject.ask)...)
+		output, _ := l.cluster.Kubectl(t, l.kubeconfig, "", args...) // "no" is exit code 1
+		lines := strings.Split(strings.TrimSpace(output), "\n")
+		if got := lines[len(lines)-1]; got != subject.want {
+			t.Errorf("%s: %s: got %q, want %q", subject.as, subject.ask, output, subject.want)
+		}
 	}
 }
 

@@ -103,6 +103,10 @@ func testRights(t *testing.T, cluster *clustertest.Cluster, admin string) {
 		{"update ratelimittiers.tierlimit.dev --subresource=status", "no"},
 		{"get secrets --namespace=tierlimit-system", "no"},
 		{"list configmaps --namespace=tierlimit-system", "no"},
+		{"get configmaps/extension-apiserver-authentication --namespace=kube-system", "yes"}, // the CA of client certificates
+		{"get configmaps/kubeadm-config --namespace=kube-system", "no"},
+		{"get /admin/v1/quota", "no"},
+		{"put /admin/v1/grant", "no"},
 		{"create leases.coordination.k8s.io --namespace=tierlimit-system", "no"},
 		{"delete events.events.k8s.io --namespace=default", "no"},
 		{"get /metrics", "no"}, // of the API server, or of Tierlimit itself

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tierlimit/tierlimit/api/v1alpha1"
@@ -54,11 +55,14 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	var tiers tier.Table
-	servers, address, err := newServers(ctx, o, &tiers, client, log)
+	servers, replica, err := newServers(ctx, o, &tiers, client, log)
 	if err != nil {
 		return err
 	}
 	if servers, err = withSecureMetrics(o, mgr, servers, log); err != nil {
+		return err
+	}
+	if servers, err = withSecureAdmin(o, mgr, servers, replica, log); err != nil {
 		return err
 	}
 	discovery, err := newDiscovery(o, mgr.GetConfig(), log)
@@ -78,15 +82,22 @@ func serveCluster(ctx context.Context, o options, log logr.Logger) error {
 	if discovery != nil {
 		servers = append(servers, discovery)
 	}
+	if err := addAll(mgr, servers); err != nil {
+		return err
+	}
+	log.Info("answering checks", "version", version(), "address", replica.address.String())
+	go logInForce(ctx, o, &tiers, log)
+	go lookAtRedis(ctx, o, client, log)
+	return mgr.Start(ctx)
+}
+
+func addAll(mgr manager.Manager, servers []manager.Runnable) error {
 	for _, server := range servers {
 		if err := mgr.Add(server); err != nil {
 			return fmt.Errorf("setting up: %w", err)
 		}
 	}
-	log.Info("answering checks", "version", version(), "address", address.String())
-	go logInForce(ctx, o, &tiers, log)
-	go lookAtRedis(ctx, o, client, log)
-	return mgr.Start(ctx)
+	return nil
 }
 
 // clusterConfig finds the access to the cluster as kubectl does and, in a pod, uses its service

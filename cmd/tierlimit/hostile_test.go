@@ -118,6 +118,7 @@ func TestHostileRequests(t *testing.T) {
 		"Check":        {strings.TrimPrefix(p.check, "http://"), requestWithin},
 		"Health":       {strings.TrimPrefix(p.health, "http://"), requestWithin},
 		"Metrics":      {p.metrics, requestWithin},
+		"Admin":        {p.Admin, requestWithin},
 		"ErrorBackend": {backend, errorBodyWithin},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,18 +128,20 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestClusterHostileRequests does the same to the metrics in a cluster, which are behind TLS, and
-// has no token.
+// TestClusterHostileRequests does the same to the metrics and the admin API in a cluster, which are
+// behind TLS, and has no token.
 func TestClusterHostileRequests(t *testing.T) {
 	p := start(t, installed(t, redistest.Start(t)), "--pprof")
-	t.Run("BeforeTLS", func(t *testing.T) {
-		t.Parallel()
-		conntest.UntilClosed(t, plainly(p.metrics)(t), headersWithin)
-	})
-	t.Run("WithinTLS", func(t *testing.T) {
-		t.Parallel()
-		checkHostile(t, secretly(p.metrics), requestWithin)
-	})
+	for name, address := range map[string]string{"Metrics": p.metrics, "Admin": p.Admin} {
+		t.Run(name+"BeforeTLS", func(t *testing.T) {
+			t.Parallel()
+			conntest.UntilClosed(t, plainly(address)(t), headersWithin)
+		})
+		t.Run(name+"WithinTLS", func(t *testing.T) {
+			t.Parallel()
+			checkHostile(t, secretly(address), requestWithin)
+		})
+	}
 }
 
 // TestEndlessBody sends a body for as long as it is taken: little of it is.

@@ -35,18 +35,21 @@ func serveLocal(ctx context.Context, o options, log logr.Logger) error {
 		return err
 	}
 	defer client.Close()
-	servers, address, err := newServers(ctx, o, &tiers, client, log)
+	servers, replica, err := newServers(ctx, o, &tiers, client, log)
 	if err != nil {
 		return err
 	}
 	if servers, err = withMetrics(o, servers); err != nil {
 		return err
 	}
+	if servers, err = withAdmin(o, servers, replica, log); err != nil {
+		return err
+	}
 	for _, server := range servers {
 		group.Go(func() error { return server.Start(logr.NewContext(ctx, log)) })
 	}
 	group.Go(func() error { return source.Start(ctx) })
-	log.Info("answering checks", "version", version(), "address", address.String())
+	log.Info("answering checks", "version", version(), "address", replica.address.String())
 	logInForce(ctx, o, &tiers, log)
 	return group.Wait()
 }

@@ -48,6 +48,7 @@ type options struct {
 	bindAddress    string
 	healthAddress  string
 	metricsAddress string
+	adminAddress   string
 	profiles       bool // --pprof
 	defaultTier    string
 	kubeconfig     string
@@ -84,6 +85,7 @@ func flags(o *options) *pflag.FlagSet {
 	fs.StringVar(&o.bindAddress, "bind-address", ":8080", "`address` of the check endpoint")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 switches them off")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "`address` of /metrics: HTTPS with the API server's authentication and authorization, plain HTTP in local mode; 0 switches it off")
+	fs.StringVar(&o.adminAddress, "admin-bind-address", defaultAdminAddress, "`address` of the admin API, which 'kubectl tierlimit' asks: HTTPS with the API server's authentication and authorization, plain HTTP and a loopback address in local mode; 0 switches it off")
 	fs.BoolVar(&o.profiles, "pprof", false, "serve Go's profiles, /debug/pprof, on the address of /metrics and as protected as those")
 	fs.StringVar(&o.grpcAddress, "ext-authz-bind-address", off, "`address` of the check over gRPC, for Envoy's ext_authz (envoy.service.auth.v3); 0 switches it off")
 	fs.StringArrayVar(&o.errorBackends, "error-backend", nil, "`ADDRESS?PARAMETERS` of an error backend for ingress-nginx without snippets, such as ':8082?tier=free'; once for each set of parameters")
@@ -234,11 +236,15 @@ func (o options) validateAddresses() error {
 		{"bind-address", o.bindAddress, false},
 		{"health-probe-bind-address", o.healthAddress, true},
 		{"metrics-bind-address", o.metricsAddress, true},
+		{"admin-bind-address", o.adminAddress, true},
 		{"ext-authz-bind-address", o.grpcAddress, true},
 	} {
 		if err := validateAddress(address.value, address.canBeOff); err != nil {
 			return fmt.Errorf("--%s is %q: %w", address.flag, address.value, err)
 		}
+	}
+	if err := o.validateAdminAddress(); err != nil {
+		return err
 	}
 	if o.profiles && o.metricsAddress == off {
 		return errors.New("--pprof has no effect with --metrics-bind-address 0: profiles are served on that address")

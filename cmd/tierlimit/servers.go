@@ -21,33 +21,42 @@ import (
 
 	"github.com/tierlimit/tierlimit/internal/controller"
 	"github.com/tierlimit/tierlimit/internal/tier"
+	users "github.com/tierlimit/tierlimit/internal/usage"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// newServers returns the servers of every replica, bound to their addresses, and the address of the
-// check endpoint.
-func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) ([]manager.Runnable, net.Addr, error) {
-	handler, err := newHandler(ctx, o, tiers, client, log)
+// replica is what answers checks in this process.
+type replica struct {
+	checks  *webhookserver.Handler
+	window  *limiter.SlidingWindow
+	usage   *users.Usage
+	address net.Addr // of the check endpoint
+}
+
+// newServers returns the servers of every replica, bound to their addresses, and what answers checks.
+func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) ([]manager.Runnable, replica, error) {
+	r, err := newReplica(ctx, o, tiers, client, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, replica{}, err
 	}
+	handler := r.checks
 	check, err := o.listen("check", "bind-address", o.bindAddress, handler)
 	if err != nil {
-		return nil, nil, err
+		return nil, replica{}, err
 	}
 	servers := []manager.Runnable{check}
 	if o.healthAddress != off {
 		probes, err := o.listen("probes", "health-probe-bind-address", o.healthAddress, o.probes(tiers))
 		if err != nil {
-			return nil, nil, err
+			return nil, replica{}, err
 		}
 		servers = append(servers, probes)
 	}
 	if o.grpcAddress != off {
 		server, err := o.listenGRPC(handler, log)
 		if err != nil {
-			return nil, nil, err
+			return nil, replica{}, err
 		}
 		servers = append(servers, server)
 	}
@@ -55,31 +64,33 @@ func newServers(ctx context.Context, o options, tiers *tier.Table, client redis.
 		address, query, _ := strings.Cut(backend, "?")
 		handler, err := handler.ErrorBackend(query)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--error-backend is %q: %w", backend, err)
+			return nil, replica{}, fmt.Errorf("--error-backend is %q: %w", backend, err)
 		}
 		server, err := o.listen("error backend", "error-backend", address, handler)
 		if err != nil {
-			return nil, nil, err
+			return nil, replica{}, err
 		}
 		servers = append(servers, server)
 	}
-	return servers, check.Listener.Addr(), nil
+	r.address = check.Listener.Addr()
+	return servers, r, nil
 }
 
-// newHandler returns what answers checks.
-func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (*webhookserver.Handler, error) {
+// newReplica returns what answers checks, without an address yet.
+func newReplica(ctx context.Context, o options, tiers *tier.Table, client redis.UniversalClient, log logr.Logger) (replica, error) {
 	window, err := limiter.NewSlidingWindow(client, limiter.Options{Timeout: o.redisTimeout, DenyMemory: o.denyMemory})
 	if err != nil {
-		return nil, err
+		return replica{}, err
 	}
 	sources, auth, err := o.identity.build(ctx, log)
 	if err != nil {
-		return nil, err
+		return replica{}, err
 	}
 	webhookserver.RegisterCircuit(ctrlmetrics.Registry, window.CircuitOpen)
 	built := readVersion()
 	webhookserver.RegisterBuildInfo(ctrlmetrics.Registry, built.Version, built.Revision)
-	return webhookserver.NewHandler(webhookserver.Options{
+	usage := o.newUsage(tiers)
+	checks := webhookserver.NewHandler(webhookserver.Options{
 		Tiers:       tiers,
 		Limiter:     window,
 		Timeout:     o.redisTimeout,
@@ -90,11 +101,12 @@ func newHandler(ctx context.Context, o options, tiers *tier.Table, client redis.
 		DefaultTier: o.defaultTier,
 		Disabled:    o.disabled,
 		Metrics:     webhookserver.NewMetrics(ctrlmetrics.Registry, tiers, o.disabled, o.replicas.Load),
-		Recorder:    o.newUsage(tiers),
+		Recorder:    usage,
 		Tracer:      o.tracer,
 		Log:         log.WithName("check"),
 		Draining:    func() bool { return o.ending.asked.Err() != nil },
-	}), nil
+	})
+	return replica{checks: checks, window: window, usage: usage}, nil
 }
 
 // listen returns a server for a handler, bound to the address that a flag gives.

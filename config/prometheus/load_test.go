@@ -33,7 +33,7 @@ func scrapedLoad(t *testing.T, phase time.Duration) (url string, from time.Time)
 	for range 2 {
 		check, metric := proxytest.FreeAddress(t), proxytest.FreeAddress(t)
 		proxytest.Run(t, program, []string{"--tiers", tiers, "--redis-url", redis.URL(), "--bind-address", check,
-			"--health-probe-bind-address", "0", "--metrics-bind-address", metric}, check, metric)
+			"--health-probe-bind-address", "0", "--metrics-bind-address", metric, "--admin-bind-address", "0"}, check, metric)
 		checks, metrics = append(checks, check), append(metrics, metric)
 	}
 	url = startPrometheus(t, metrics)

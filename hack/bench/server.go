@@ -38,7 +38,7 @@ func (b *bench) serve(ctx context.Context, c contender, redis *redisServer, flag
 		}
 		argv = []string{
 			b.binary(), "--tiers", b.tiersDir(), "--redis-url", redis.url(), "--bind-address", addr,
-			"--metrics-bind-address", s.metrics, "--health-probe-bind-address", "0", "--default-tier", contenders.Admitted,
+			"--metrics-bind-address", s.metrics, "--admin-bind-address", "0", "--health-probe-bind-address", "0", "--default-tier", contenders.Admitted,
 		}
 		argv = append(append(argv, c.flags...), flags...)
 	}

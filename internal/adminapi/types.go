@@ -31,6 +31,12 @@ const (
 	WindowDay    = "day"
 )
 
+// Modes of a tier.
+const (
+	ModeEnforce = "Enforce"
+	ModeDryRun  = "DryRun"
+)
+
 // Subject is whose budget is meant.
 type Subject struct {
 	// User is the caller's id. Example: "user_8421".

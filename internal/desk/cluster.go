@@ -52,8 +52,8 @@ type tunnelled struct {
 }
 
 func (d *desk) connectCluster(timeout time.Duration) (*cluster, error) {
-	loader := d.config.ToRawKubeConfigLoader()
-	config, err := d.config.ToRESTConfig()
+	loader := d.config.loader()
+	config, err := d.config.rest()
 	switch {
 	case clientcmd.IsEmptyConfig(err) || (err == nil && nowhere(config)):
 		return nil, errors.New("there is no kubeconfig: give one with --kubeconfig or $KUBECONFIG, or an address with --server (http://127.0.0.1:8444 in local mode)")
@@ -65,7 +65,7 @@ func (d *desk) connectCluster(timeout time.Duration) (*cluster, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = d.agent()
 	c := &cluster{config: config, agent: d.agent(), timeout: timeout, known: map[types.UID]*tunnelled{}}
-	c.explicit = *d.config.Namespace != ""
+	c.explicit = d.config.overrides.Context.Namespace != ""
 	if c.namespace, _, err = loader.Namespace(); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}

@@ -119,7 +119,7 @@ func (d *desk) listed(ctx context.Context, list func(context.Context, *cluster) 
 }
 
 func (d *desk) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	config, err := d.config.ToRawKubeConfigLoader().RawConfig()
+	config, err := d.config.loader().RawConfig()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -40,7 +39,7 @@ type Options struct {
 // desk is what all commands share.
 type desk struct {
 	Options
-	config *genericclioptions.ConfigFlags
+	config *kubeconfig
 	server string // --server
 	now    func() time.Time
 }
@@ -79,9 +78,7 @@ func Run(root *cobra.Command, stderr io.Writer) int {
 
 // NewCommand returns the command line. Add further commands to it before Run.
 func NewCommand(o Options) *cobra.Command {
-	d := &desk{Options: o, config: genericclioptions.NewConfigFlags(true), now: time.Now}
-	// --server is the address of the admin API, which is what is asked here.
-	d.config.APIServer = nil
+	d := &desk{Options: o, config: newKubeconfig(), now: time.Now}
 	root := &cobra.Command{
 		Use:           "tierlimit",
 		Short:         "See and change what is left of users' budgets",
@@ -102,7 +99,7 @@ func NewCommand(o Options) *cobra.Command {
 	root.SetErr(o.Streams.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetUsageTemplate(usageTemplate)
-	d.config.AddFlags(root.PersistentFlags())
+	d.config.addFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&d.server, "server", o.Getenv(EnvServer), "`URL` of one admin API to ask instead of the Pods of a cluster, such as http://127.0.0.1:8444 of the local mode; the same as $"+EnvServer)
 	root.AddCommand(d.getCommand(), d.explainCommand(), d.resetCommand(), d.grantCommand(), d.revokeCommand(),
 		d.topCommand(), d.watchCommand(), d.simulateCommand(), d.benchCommand(), optionsCommand())

@@ -46,18 +46,18 @@ func (d *desk) direct() (*replica, error) {
 }
 
 func (d *desk) overTLS(local bool) (*http.Client, error) {
-	config, err := d.config.ToRESTConfig()
+	config, err := d.config.rest()
 	switch {
-	case clientcmd.IsEmptyConfig(err) || (errors.Is(err, os.ErrNotExist) && *d.config.KubeConfig == ""):
+	case clientcmd.IsEmptyConfig(err) || (errors.Is(err, os.ErrNotExist) && d.config.rules.ExplicitPath == ""):
 		config = &rest.Config{} // the server says what it wants
 	case err != nil:
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	case config.Impersonate.UserName != "":
 		return nil, errImpersonation(config)
 	}
-	verify := rest.TLSClientConfig{Insecure: local || *d.config.Insecure}
+	verify := rest.TLSClientConfig{Insecure: local || d.config.overrides.ClusterInfo.InsecureSkipTLSVerify}
 	if !verify.Insecure {
-		verify.CAFile, verify.ServerName = *d.config.CAFile, *d.config.TLSServerName
+		verify.CAFile, verify.ServerName = d.config.overrides.ClusterInfo.CertificateAuthority, d.config.overrides.ClusterInfo.TLSServerName
 	}
 	client, err := credentialed(config, verify, nil)
 	if err != nil {

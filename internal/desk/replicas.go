@@ -53,7 +53,7 @@ func (d *desk) connect(ctx context.Context) (*replicas, error) {
 
 // timeout is --request-timeout, or patience without it.
 func (d *desk) timeout() (time.Duration, error) {
-	text := *d.config.Timeout
+	text := d.config.overrides.Timeout
 	if text == "" || text == "0" {
 		return patience, nil
 	}

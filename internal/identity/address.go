@@ -42,7 +42,7 @@ func (s realIP) identify(_ context.Context, r *Request) (Caller, bool, error) {
 		if err != nil {
 			return Caller{}, false, malformedAddress("the header %s is not an IP address", s.header)
 		}
-		return callerAt(address), true, nil
+		return CallerAt(address), true, nil
 	case !s.peer:
 		return Caller{}, false, nil
 	}
@@ -50,7 +50,7 @@ func (s realIP) identify(_ context.Context, r *Request) (Caller, bool, error) {
 	if err != nil {
 		return Caller{}, false, malformedAddress("the caller has no address: give the parameter \"user\"")
 	}
-	return callerAt(peer.Addr()), true, nil
+	return CallerAt(peer.Addr()), true, nil
 }
 
 // forwardedFor takes an address of X-Forwarded-For, to which each proxy appends whom it was asked
@@ -73,7 +73,7 @@ func (s forwardedFor) identify(_ context.Context, r *Request) (Caller, bool, err
 	if err != nil {
 		return Caller{}, false, malformedAddress("the header X-Forwarded-For does not have an IP address where %d proxies put it", s.proxies)
 	}
-	return callerAt(address), true, nil
+	return CallerAt(address), true, nil
 }
 
 // forwardedAddress parses an address that some proxies write with a port or in brackets.
@@ -87,8 +87,8 @@ func forwardedAddress(s string) (netip.Addr, error) {
 	return netip.ParseAddr(s)
 }
 
-// callerAt returns one caller for all the addresses that one client can use.
-func callerAt(address netip.Addr) Caller {
+// CallerAt returns one caller for all the addresses that one client can use.
+func CallerAt(address netip.Addr) Caller {
 	address = address.Unmap().WithZone("")
 	name := address.String()
 	if !address.Is4() {

@@ -121,9 +121,12 @@ func canonicalAuthorization(value string) (string, error) {
 	return "", malformed("the scheme of the header Authorization is not one of Bearer, Basic, Token, Key, ApiKey, Api-Key")
 }
 
+// Anonymous is the user that all are whom no source has found.
+const Anonymous = "all"
+
 // anonymous is one caller for all who are left.
 type anonymous struct{}
 
 func (anonymous) identify(context.Context, *Request) (Caller, bool, error) {
-	return Caller{Kind: limiter.KindAnonymous, User: "all"}, true, nil
+	return Caller{Kind: limiter.KindAnonymous, User: Anonymous}, true, nil
 }

@@ -74,19 +74,27 @@ type source interface {
 
 // Sources is an ordered list of ways to find the caller. The first that finds one decides.
 type Sources struct {
-	list []source
-	last *Refusal // when none finds one
+	list  []source
+	names []string // of list, as they were written
+	last  *Refusal // when none finds one
 }
 
 // Identify returns who is calling. The error is a *Refusal or wraps ErrUnavailable.
 func (s *Sources) Identify(ctx context.Context, r *Request) (Caller, error) {
-	for _, source := range s.list {
+	caller, _, err := s.IdentifyBy(ctx, r)
+	return caller, err
+}
+
+// IdentifyBy is Identify and also returns the source that has decided, as it was written in the list.
+// Example: "header:X-User".
+func (s *Sources) IdentifyBy(ctx context.Context, r *Request) (caller Caller, by string, err error) {
+	for i, source := range s.list {
 		caller, found, err := source.identify(ctx, r)
 		if err != nil || found {
-			return caller, err
+			return caller, s.names[i], err
 		}
 	}
-	return Caller{}, s.last
+	return Caller{}, "", s.last
 }
 
 // single returns the value of a header that may be there once. The name is in canonical form.

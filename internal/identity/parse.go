@@ -43,21 +43,20 @@ type Config struct {
 // After a list without a source that always finds somebody, callers are refused.
 func Parse(list string, config Config) (*Sources, error) {
 	s := new(Sources)
-	var names []string
 	var credentials []string // headers in which a client could say who it is
 	for entry := range strings.SplitSeq(list, ",") {
 		entry = strings.TrimSpace(entry)
 		if len(s.list) > 0 && always(s.list[len(s.list)-1]) {
-			return nil, fmt.Errorf("%q is never reached: %q finds a caller in every request", entry, names[len(names)-1])
+			return nil, fmt.Errorf("%q is never reached: %q finds a caller in every request", entry, s.names[len(s.names)-1])
 		}
-		if slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, entry) }) {
+		if slices.ContainsFunc(s.names, func(name string) bool { return strings.EqualFold(name, entry) }) {
 			return nil, fmt.Errorf("%q is listed twice", entry)
 		}
 		source, err := parseSource(entry, config)
 		if err != nil {
 			return nil, err
 		}
-		s.list, names = append(s.list, source), append(names, entry)
+		s.list, s.names = append(s.list, source), append(s.names, entry)
 		if header := credentialHeader(source); header != "" && !slices.Contains(credentials, header) {
 			credentials = append(credentials, header)
 		}

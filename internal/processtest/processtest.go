@@ -45,8 +45,8 @@ func Build(dir, name string, args ...string) (string, error) {
 
 // Process is a running tierlimit.
 type Process struct {
-	// Check, Health and Metrics are the addresses (host:port) of its servers.
-	Check, Health, Metrics string
+	// Check, Health, Metrics and Admin are the addresses (host:port) of its servers.
+	Check, Health, Metrics, Admin string
 	// Log is what it prints.
 	Log *proxytest.Output
 
@@ -84,13 +84,13 @@ func (p *Process) AwaitReady() {
 // Launch is Start without the wait.
 func Launch(t testing.TB, binary string, env []string, args ...string) *Process {
 	t.Helper()
-	addresses := redistest.FreeAddresses(t, 3)
+	addresses := redistest.FreeAddresses(t, 4)
 	p := &Process{
-		Check: addresses[0], Health: addresses[1], Metrics: addresses[2],
+		Check: addresses[0], Health: addresses[1], Metrics: addresses[2], Admin: addresses[3],
 		Log: new(proxytest.Output), t: t, ended: make(chan error, 1),
 	}
 	p.cmd = exec.Command(binary, append([]string{
-		"--bind-address", p.Check, "--health-probe-bind-address", p.Health, "--metrics-bind-address", p.Metrics,
+		"--bind-address", p.Check, "--health-probe-bind-address", p.Health, "--metrics-bind-address", p.Metrics, "--admin-bind-address", p.Admin,
 	}, args...)...)
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); !slices.Contains(own, name) && !strings.HasPrefix(name, "OTEL_") {

@@ -62,6 +62,9 @@ func (t *Trouble) Observe(err error) {
 	}
 }
 
+// Lasting returns whether it goes on.
+func (t *Trouble) Lasting() bool { return t.lasting.Load() }
+
 func (t *Trouble) now() time.Time {
 	if t.Now == nil {
 		return time.Now()

@@ -58,6 +58,9 @@ func TestFirstSuccessEndsItWithoutATime(t *testing.T) {
 	trouble := Trouble{Log: funcr.New(func(string, string) { lines++ }, funcr.Options{}), Reminder: time.Hour}
 	for _, err := range []error{errors.New("x"), nil, errors.New("x"), errors.New("x")} {
 		trouble.Observe(err)
+		if trouble.Lasting() != (err != nil) {
+			t.Errorf("after %v it lasts: %v", err, trouble.Lasting())
+		}
 	}
 	if lines != 3 {
 		t.Errorf("%d lines, want one for each beginning and one for the end", lines)

@@ -25,7 +25,7 @@ func appendName(b []byte, s limiter.Subject) ([]byte, bool) {
 		nameHead+len(s.User)+len(s.Tenant)+len(s.Route)+len(s.Kind) > maxName {
 		return nil, false
 	}
-	b = append(b, byte(len(s.User)), byte(len(s.Tenant)), byte(len(s.Route)), byte(len(s.Kind)))
+	b = append(b, byte(len(s.User)), byte(len(s.Tenant)), byte(len(s.Route)), byte(len(s.Kind))) //nolint:gosec // G115: at most maxPart
 	b = append(b, s.User...)
 	b = append(b, s.Tenant...)
 	b = append(b, s.Route...)

@@ -170,7 +170,7 @@ func (s *sample) index() {
 	for i := range s.users {
 		head := &s.heads[s.users[i].place%sampleHeads]
 		s.users[i].next = *head
-		*head = uint16(i) //nolint:gosec // G115: below sampleUsers
+		*head = uint16(i)
 	}
 }
 

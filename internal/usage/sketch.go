@@ -53,7 +53,7 @@ func (p *part) reset(epoch int64) {
 
 // add counts a request. Place spreads hashes evenly.
 func (p *part) add(hash, place uint64, name []byte, t *tierState, rejected bool) {
-	head := uint16(place % uint64(len(p.heads))) //nolint:gosec // G115: below len(p.heads)
+	head := uint16(place % uint64(len(p.heads)))
 	i := p.find(head, hash, name)
 	if i == none {
 		i = p.admit(head, hash, name)
@@ -120,8 +120,8 @@ func (p *part) heapify() {
 		return
 	}
 	for i := range p.counters {
-		p.heap = append(p.heap, uint16(i)) //nolint:gosec // G115: below partUsers
-		p.counters[i].place = uint16(i)    //nolint:gosec // G115: the same
+		p.heap = append(p.heap, uint16(i))
+		p.counters[i].place = uint16(i)
 	}
 	for i := len(p.heap)/2 - 1; i >= 0; i-- {
 		p.down(i)

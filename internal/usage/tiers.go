@@ -87,7 +87,9 @@ func (s *tierStates) refresh(now time.Time, names ...string) map[string]*tierSta
 		next[t.name] = t
 	}
 	for _, name := range names { // one that has just gone
-		next[name] = next[name]
+		if _, found := next[name]; !found {
+			next[name] = nil
+		}
 	}
 	for name, t := range next {
 		if t == nil {

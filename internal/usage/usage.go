@@ -7,7 +7,7 @@
 //
 // There are 16 parts (shards), by a hash of the subject. Each counts the 128 heaviest of its users in each
 // 5 seconds of the last minute and keeps 2,048 users of the last day, thinned out when there are more. All
-// together take 5 MiB when they are full, and 20 MiB if every name is as long as one can be. Subjects
+// together take 6 MiB when they are full, and 18 MiB if every name is as long as one can be. Subjects
 // with a part of more than 128 bytes, or of more than 252 bytes in all, are counted by outcome only.
 package usage
 
@@ -123,7 +123,7 @@ func (u *Usage) Record(d webhookserver.Decided) {
 		}
 		p.add(hash, place, name, t, effect != passed)
 	}
-	s.sample.see(sighting{tier: t, shard: int(i), hash: hash, place: place, at: since(age), //nolint:gosec // G115: below shards
+	s.sample.see(sighting{tier: t, shard: int(i), hash: hash, place: place, at: since(age),
 		rejected: !d.Upstream && (effect == rejected || effect == tried)}, name)
 }
 
@@ -153,7 +153,7 @@ func init() {
 	for i, name := range names {
 		outcomes[name] = i
 		effects[i] = map[string]effect{
-			"admitted": passed, "local_admitted": passed, "disabled": passed, "failed_open": passed,
+			"admitted": passed, "granted": passed, "local_admitted": passed, "disabled": passed, "failed_open": passed,
 			"rejected": rejected, "local_rejected": rejected, "dry_run_rejected": tried,
 		}[name]
 	}

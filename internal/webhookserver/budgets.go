@@ -51,6 +51,7 @@ func (f *found) applied(q *question) []applied {
 
 // apply applies the tiers of a check but for those whose kill switch is engaged.
 func (h *Handler) apply(ctx context.Context, q question, f found) answer {
+	q.trail.applies(f)
 	all := f.applied(&q)
 	if h.Disabled {
 		return unlimited(all)

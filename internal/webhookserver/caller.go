@@ -22,7 +22,7 @@ func (h *Handler) authorize(ctx context.Context, q *question) (*identity.Answer,
 
 // charge applies the tiers of a check to whoever is calling.
 func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer) answer {
-	caller, err := h.identify(ctx, &q, auth)
+	caller, source, err := h.identify(ctx, &q, auth)
 	var refusal *identity.Refusal
 	switch {
 	case errors.As(err, &refusal) && !refusal.Address:
@@ -33,6 +33,9 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 	h.unidentified.Observe(nil)
 	if caller.Tenant != "" {
 		q.tenant = caller.Tenant
+	}
+	if err == nil {
+		q.trail.identified(caller, q.tenant, source)
 	}
 	asked := q.tier
 	if caller.Tier != "" {
@@ -66,22 +69,23 @@ func (h *Handler) charge(ctx context.Context, q question, auth *identity.Answer)
 	return a
 }
 
-// identify returns who is calling: the user parameter goes first, then what the other auth service
-// says, then the sources.
-func (h *Handler) identify(ctx context.Context, q *question, auth *identity.Answer) (identity.Caller, error) {
+// identify returns who is calling, and what said so: the user parameter goes first, then what the other
+// auth service says, then the sources.
+func (h *Handler) identify(ctx context.Context, q *question, auth *identity.Answer) (identity.Caller, string, error) {
 	var named identity.Caller
+	source := "auth"
 	if auth != nil {
 		named = auth.Caller
 	}
 	if q.user != "" {
-		named.Kind, named.User = limiter.KindUser, q.user
+		named.Kind, named.User, source = q.kind, q.user, "parameter"
 	}
 	if named.User != "" {
-		return named, nil
+		return named, source, nil
 	}
-	caller, err := h.Identity.Identify(ctx, &q.request)
+	caller, source, err := h.Identity.IdentifyBy(ctx, &q.request)
 	caller.Tenant, caller.Tier = cmp.Or(named.Tenant, caller.Tenant), cmp.Or(named.Tier, caller.Tier)
-	return caller, err
+	return caller, source, err
 }
 
 // unavailable is the answer when a service is needed to identify the caller and does not answer.

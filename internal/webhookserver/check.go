@@ -155,7 +155,9 @@ type question struct {
 	parameters
 	method  string // of the request that is checked; "" if it is not known
 	request identity.Request
-	look    bool // charge nothing
+	look    bool         // charge nothing
+	kind    limiter.Kind // of the parameter user
+	trail   *trail       // of a check that is explained; else nil
 }
 
 // check decides on one request.

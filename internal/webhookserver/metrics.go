@@ -160,11 +160,7 @@ func (c *tierCollector) Collect(metrics chan<- prometheus.Metric) {
 		if t.Generation > 0 { // files have none
 			gauge(generationDesc, float64(t.Generation), t.Name)
 		}
-		mode := "Enforce"
-		if t.DryRun {
-			mode = "DryRun"
-		}
-		gauge(tierInfoDesc, 1, t.Name, mode, policyName(t.FailurePolicy))
+		gauge(tierInfoDesc, 1, t.Name, modeName(t), policyName(t.FailurePolicy))
 		for _, limit := range t.Limits {
 			gauge(tierLimitDesc, float64(limit.Requests), t.Name, quota{Limit: limit}.name())
 		}

@@ -52,6 +52,17 @@ var (
 // served.
 func (e encoding) parse(raw string) (parameters, error) {
 	var p parameters
+	if err := e.each(raw, p.set); err != nil {
+		return parameters{}, err
+	}
+	if err := p.validate(); err != nil {
+		return parameters{}, err
+	}
+	return p, nil
+}
+
+// each hands the parameters of a URL to set, one after the other, until one is refused.
+func (e encoding) each(raw string, set func(name, value string) error) error {
 	for rest := raw; rest != ""; {
 		var pair string
 		pair, rest, _ = strings.Cut(rest, e.separator)
@@ -61,29 +72,27 @@ func (e encoding) parse(raw string) (parameters, error) {
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := e.unescape(rawName)
 		if err != nil {
-			return parameters{}, fmt.Errorf("a parameter name is not percent-encoded correctly: %.40q", rawName)
+			return fmt.Errorf("a parameter name is not percent-encoded correctly: %.40q", rawName)
 		}
 		if strings.Contains(rawValue, e.refused) {
-			return parameters{}, fmt.Errorf("parameter %.40q contains '%s': percent-encode it as %%%02X", name, e.refused, e.refused[0])
+			return fmt.Errorf("parameter %.40q contains '%s': percent-encode it as %%%02X", name, e.refused, e.refused[0])
 		}
 		value, err := e.unescape(rawValue)
 		if err != nil {
-			return parameters{}, fmt.Errorf("parameter %.40q is not percent-encoded correctly: write '%%' as %%25", name)
+			return fmt.Errorf("parameter %.40q is not percent-encoded correctly: write '%%' as %%25", name)
 		}
-		switch err := p.set(name, value); {
-		case errors.Is(err, errEmpty):
-			return parameters{}, err
+		switch err := set(name, value); {
+		case errors.Is(err, ErrEmpty):
+			return err
 		case err != nil:
-			return parameters{}, fmt.Errorf("%w; percent-encode '%s' in a value as %%%02X", err, e.separator, e.separator[0])
+			return fmt.Errorf("%w; percent-encode '%s' in a value as %%%02X", err, e.separator, e.separator[0])
 		}
 	}
-	if err := p.validate(); err != nil {
-		return parameters{}, err
-	}
-	return p, nil
+	return nil
 }
 
-var errEmpty = errors.New("is empty: give it a value or leave it out")
+// ErrEmpty is the error for a parameter without a value, to be wrapped behind its name.
+var ErrEmpty = errors.New("is empty: give it a value or leave it out")
 
 // set sets one parameter.
 func (p *parameters) set(name, value string) error {
@@ -93,7 +102,7 @@ func (p *parameters) set(name, value string) error {
 	case *field != "":
 		return fmt.Errorf("parameter %q is given twice", name)
 	case value == "":
-		return fmt.Errorf("parameter %q %w", name, errEmpty)
+		return fmt.Errorf("parameter %q %w", name, ErrEmpty)
 	default:
 		*field = value
 		return nil

@@ -33,7 +33,7 @@ type Decided struct {
 // Outcomes returns everything that a check can come to.
 func Outcomes() []string {
 	return []string{
-		string(outcomeAdmitted), string(outcomeRejected), string(outcomeDryRun), string(outcomeDisabled),
+		string(outcomeAdmitted), string(outcomeGranted), string(outcomeRejected), string(outcomeDryRun), string(outcomeDisabled),
 		string(outcomeFailedOpen), string(outcomeFailedClosed), string(outcomeLocalAdmitted), string(outcomeLocalRejected),
 		string(outcomeInvalid), string(outcomeNoTier), string(outcomeExempt), string(outcomeRefused), string(outcomeUnidentified),
 	}

@@ -32,7 +32,8 @@ func (r *recorded) Record(d Decided) {
 // not.
 func TestRecorder(t *testing.T) {
 	r := &recorded{}
-	e := newEndpoint(realLimiter(t, redistest.Start(t)), func(o *Options) { o.Recorder = r },
+	window := realLimiter(t, redistest.Start(t)).(*limiter.SlidingWindow)
+	e := newEndpoint(window, func(o *Options) { o.Recorder = r },
 		budget("free", 1, 9), budget("trial", 1, 9, dryRunTier), budget("off", 1, 1, engaged(time.Time{})), budget("none", 0, 0))
 	v := startEnvoy(t, e)
 	backend := errorBackendOf(t, e, "tier=free")
@@ -54,6 +55,12 @@ func TestRecorder(t *testing.T) {
 		{"over gRPC", func() { v.check(t, request("203.0.113.7", map[string]string{"tier": "trial"})) }, []Decided{{Subject: address, Tier: "trial", Outcome: "dry_run_rejected"}}},
 		{"over gRPC, not understood", func() { v.check(t, request("203.0.113.7", map[string]string{"nonsense": "1"})) }, []Decided{{Outcome: "invalid"}}},
 		{"by the cap of an upstream", http("/check?tier=trial&user=carol&upstream=none"), []Decided{{Subject: limiter.Subject{User: "carol"}, Tier: "trial", Outcome: "rejected", Upstream: true}}},
+		{"by a grant", func() {
+			if _, _, err := window.Grant(t.Context(), alice, 1, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			e.ask(whole)
+		}, []Decided{{Subject: alice, Tier: "free", Outcome: "granted"}}},
 		{"by a kill switch", http("/check?tier=off&user=carol"), []Decided{{Subject: limiter.Subject{User: "carol"}, Tier: "off", Outcome: "disabled"}}},
 		{"without a cap to apply there is no tier", http("/check?user=carol&upstream=gone"), []Decided{{Outcome: "no_tier"}}},
 		{"by its method", http("/check?user=carol&methods=POST", "X-Forwarded-Method", "GET"), []Decided{{Outcome: "exempt"}}},

@@ -184,7 +184,7 @@ func TestResetAndGrantReachTheMemory(t *testing.T) {
 
 func TestTimesAreThoseOfTheLog(t *testing.T) {
 	server, s, _ := start(t)
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it only has to be the same each time
+	random := rand.New(rand.NewPCG(1, 2))
 	var want []time.Time
 	var entries []redis.Z
 	at := int64(1_796_040_000_000_000)

@@ -100,16 +100,20 @@ func (m model) check(now int64, member uint64, budgets []Budget) Decision {
 			}
 		}
 	}
-	return m.admitted(now, windows, extra, left, granted)
+	fills := int64(0) // what is left of a window that this request fills
+	if look {
+		fills = 1
+	}
+	return m.admitted(now, windows, extra, left, granted, fills)
 }
 
 // admitted is the decision to admit, when all that there is to charge has been.
-func (m model) admitted(now int64, windows []modelWindow, extra bool, left, granted int64) Decision {
+func (m model) admitted(now int64, windows []modelWindow, extra bool, left, granted, fills int64) Decision {
 	d := Decision{Allowed: true}
 	full := false
 	for _, w := range windows {
 		remaining := max(w.limit.Requests-int64(len(m.counting(now, w.log))), 0)
-		full = full || w.budget == 0 && remaining == 0
+		full = full || w.budget == 0 && remaining <= fills
 		d.Usage = append(d.Usage, Usage{Limit: w.limit, Budget: w.budget, Remaining: remaining})
 	}
 	if extra || full && left > 0 {

@@ -116,7 +116,7 @@ end
 -- Every window has room, or the grant stands in for the subject's own: charge them all. Only an
 -- admission moves the expiry.
 local score = format('%d', now)
-local reply, least = {0}, 1
+local reply, least = {0}, member == '' and 2 or 1 -- what is left of a window that this request fills, plus one
 if extra and not settled then
   call('HSET', grant, ARGV[1], score)
   left = left - 1

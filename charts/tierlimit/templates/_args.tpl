@@ -3,6 +3,7 @@
 {{- $args := list (printf "--service=%s" (include "tierlimit.fullname" .)) (printf "--default-tier=%s" .Values.defaultTier) }}
 {{- if .Values.grpc.enabled }}{{ $args = append $args "--ext-authz-bind-address=:9001" }}{{ end }}
 {{- if not .Values.metrics.enabled }}{{ $args = append $args "--metrics-bind-address=0" }}{{ end }}
+{{- if not .Values.admin.enabled }}{{ $args = append $args "--admin-bind-address=0" }}{{ end }}
 {{- if .Values.profiling.enabled }}{{ $args = append $args "--pprof" }}{{ end }}
 {{- $args = append $args (printf "--redis-timeout=%s" .Values.redis.timeout) }}
 {{- $args = append $args (printf "--deny-memory=%s" .Values.denyMemory) }}

@@ -2,7 +2,7 @@
 which may hold a password. */}}
 {{- define "tierlimit.validate" -}}
 {{- $errors := list }}
-{{- range list "install" "tiers" "redis" "scale" "identity" "network" "sources" "names" }}
+{{- range list "install" "admin" "tiers" "redis" "scale" "identity" "network" "sources" "names" }}
 {{- $errors = concat $errors (include (printf "tierlimit.validate.%s" .) $ | fromYamlArray) }}
 {{- end }}
 {{- if $errors }}
@@ -45,6 +45,21 @@ which may hold a password. */}}
 {{/* "true" if a RateLimitTier may have this name: a DNS-1123 subdomain that can be a label. */}}
 {{- define "tierlimit.isTierName" -}}
 {{- if and (le (len .) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .) }}true{{ end }}
+{{- end }}
+
+{{- define "tierlimit.validate.admin" -}}
+{{- if and .Values.admin.bindings (not .Values.admin.enabled) }}
+- 'admin.bindings needs admin.enabled: nothing would be answered to whom they are for'
+{{- end }}
+{{- range .Values.admin.bindings }}
+{{- range .subjects }}
+{{- if and (eq .kind "ServiceAccount") (not .namespace) }}
+- {{ printf "admin.bindings: the ServiceAccount %s has no namespace: add it" .name | toJson }}
+{{- else if and (ne .kind "ServiceAccount") .namespace }}
+- {{ printf "admin.bindings: the %s %s has a namespace, which only a ServiceAccount has: leave it out" .kind .name | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The rules of the CustomResourceDefinition that a schema cannot say. Without them the API server would refuse a tier
@@ -126,7 +141,7 @@ when other objects have been changed already. */}}
 {{- end }}
 {{- end }}
 {{- range .Values.errorBackends }}
-{{- if has (int .port) (list 8080 8081 8443 9001) }}
+{{- if has (int .port) (list 8080 8081 8443 8444 9001) }}
 - 'errorBackends: port {{ .port }} is used by Tierlimit itself, take another'
 {{- end }}
 {{- if not (regexMatch "^[a-z0-9]+(-[a-z0-9]+)*$" .name) }}
