@@ -30,6 +30,9 @@ func TestWrongCommandLine(t *testing.T) {
 		"BadValue":        {args: []string{"--redis-timeout", "soon"}, code: 2, want: `invalid argument "soon" for "--redis-timeout"`},
 		"NegativeTimeout": {args: []string{"--tiers", samples, "--redis-timeout", "-1s"}, code: 2, want: "--redis-timeout is -1s"},
 		"Argument":        {args: []string{"config/samples"}, code: 2, want: "unexpected argument"},
+		"NoSuchCommand":   {args: []string{"gte", "8421"}, code: 2, want: "unexpected argument: there are flags, and the commands that tierlimit help lists"},
+		"NotFirst":        {args: []string{"--tiers", samples, "get", "s3cret"}, code: 2, want: "unexpected argument"},
+		"Desk":            {args: []string{"get"}, code: 2, want: "no USER: say whose budget (see tierlimit get --help)"},
 		"NoRedis":         {code: 2, want: "no Redis: set REDIS_URL"},
 		"EmptyTiers":      {args: []string{"--tiers="}, code: 2, want: "--tiers is empty"},
 		"BadAddress":      {args: []string{"--tiers", samples, "--bind-address", "8080"}, code: 2, want: `--bind-address is "8080": use [host]:port`},
@@ -119,7 +122,7 @@ func TestHelpAndVersion(t *testing.T) {
 		t.Errorf("--help: code %d, %s", code, &stderr)
 	}
 	for _, want := range []string{"--tiers DIR", "--redis-url", "redis+sentinel://", "redis+cluster://", "$REDIS_URL", "RATE_LIMIT_DISABLED", "--bind-address", `(default ":8080")`, "--health-probe-bind-address", "--metrics-bind-address", "--default-tier",
-		"--identity list", "--auth-url", "--jwt-jwks-url", "--ext-authz-bind-address", "--error-backend", "--rate-limit-headers", "--replicas", "--service", "--deny-memory", "POD_NAMESPACE", "$REDIS_URL", "IDENTITY_HASH_KEY", "ingress-nginx configmap"} {
+		"--identity list", "--auth-url", "--jwt-jwks-url", "--ext-authz-bind-address", "--error-backend", "--rate-limit-headers", "--replicas", "--service", "--deny-memory", "POD_NAMESPACE", "$REDIS_URL", "IDENTITY_HASH_KEY", "ingress-nginx configmap", "get|explain|reset"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("--help does not mention %s:\n%s", want, &stdout)
 		}
@@ -127,5 +130,30 @@ func TestHelpAndVersion(t *testing.T) {
 	stdout.Reset()
 	if code := run(t.Context(), []string{"--version"}, none, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "tierlimit ") {
 		t.Errorf("--version: code %d, %s", code, &stdout)
+	}
+}
+
+// TestCommands runs what is no server: help for all commands, and the words that complete a command line.
+func TestCommands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"Help":        {[]string{"help"}, []string{"grant ", "ingress-nginx ", "version "}},
+		"HelpOfOne":   {[]string{"help", "get"}, []string{"tierlimit get USER", "--tenant"}},
+		"Completion":  {[]string{"completion", "bash"}, []string{"__start_tierlimit"}},
+		"Words":       {[]string{"__complete", ""}, []string{"get\t", "simulate\t", "ingress-nginx\t"}},
+		"ServerFlags": {[]string{"__complete", "--redis-t"}, []string{"--redis-timeout"}},
+		"Recipes":     {[]string{"__complete", "ingress-nginx", ""}, []string{"configmap", "annotations"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), tc.args, func(string) string { return "" }, &stdout, &stderr)
+			for _, want := range tc.want {
+				if code != 0 || !strings.Contains(stdout.String(), want) {
+					t.Errorf("code %d, want 0 and %q:\n%s%s", code, want, &stdout, &stderr)
+				}
+			}
+		})
 	}
 }
