@@ -14,7 +14,7 @@ import (
 
 // Outcomes of tierlimit_checks_total, as they are shown. What is in neither is shown as other.
 var (
-	admittedOutcomes = []string{"admitted", "local_admitted"}
+	admittedOutcomes = []string{"admitted", "granted", "local_admitted"}
 	rejectedOutcomes = []string{"rejected", "local_rejected"}
 )
 
