@@ -88,7 +88,7 @@ func TestWatch(t *testing.T) {
 	decisions := first[getDecisions].(adminapi.Decisions)
 	decisions.Now = *after(10 * time.Second)
 	decisions.Tiers = []adminapi.TierDecisions{
-		{Tier: "free", Mode: "Enforce", Outcomes: map[string]int64{"admitted": 120, "rejected": 85, "failed_open": 5}, Users: decisions.Tiers[0].Users},
+		{Tier: "free", Mode: "Enforce", Outcomes: map[string]int64{"admitted": 110, "granted": 10, "rejected": 85, "failed_open": 5}, Users: decisions.Tiers[0].Users},
 		decisions.Tiers[1],
 	}
 	next[getDecisions] = decisions
