@@ -154,5 +154,5 @@ func forbidden(name, method, path string) string {
 		return detail + "."
 	}
 	return fmt.Sprintf("%s: it needs the ClusterRole tierlimit-quota-%s, which an administrator of the cluster binds: kubectl create clusterrolebinding NAME --clusterrole=tierlimit-quota-%s --user=USER "+
-		"(with Helm the name begins with that of the release).", detail, role, role)
+		"(in a Helm release of another name than tierlimit it is RELEASE-tierlimit-quota-%s).", detail, role, role, role)
 }

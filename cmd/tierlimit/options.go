@@ -145,7 +145,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		return o, nil
 	}
 	if fs.NArg() > 0 {
-		return options{}, errors.New("unexpected argument: there are flags, and the commands that tierlimit help lists, which come first; quote a value that contains a space")
+		return options{}, unexpected(fs.Arg(0))
 	}
 	if o.redisURL == "" {
 		o.redisURL = getenv(envRedisURL)
@@ -174,6 +174,16 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		return options{}, fmt.Errorf("--rate-limit-headers: %w", err)
 	}
 	return o, o.validate(fs)
+}
+
+// unexpected is the error for an argument that is neither a flag nor a command. It is repeated if it can be a
+// command that was misspelt, and not if it may be a part of something secret.
+func unexpected(argument string) error {
+	said := ""
+	if len(argument) <= 20 && !strings.ContainsFunc(argument, func(r rune) bool { return (r < 'a' || r > 'z') && r != '-' }) {
+		said = fmt.Sprintf(" %q", argument)
+	}
+	return fmt.Errorf("unexpected argument%s: there are flags, and the commands that tierlimit help lists, which come first; quote a value that contains a space", said)
 }
 
 // withoutValue keeps an error from repeating a value that may be a password, as in

@@ -30,7 +30,7 @@ func TestWrongCommandLine(t *testing.T) {
 		"BadValue":        {args: []string{"--redis-timeout", "soon"}, code: 2, want: `invalid argument "soon" for "--redis-timeout"`},
 		"NegativeTimeout": {args: []string{"--tiers", samples, "--redis-timeout", "-1s"}, code: 2, want: "--redis-timeout is -1s"},
 		"Argument":        {args: []string{"config/samples"}, code: 2, want: "unexpected argument"},
-		"NoSuchCommand":   {args: []string{"gte", "8421"}, code: 2, want: "unexpected argument: there are flags, and the commands that tierlimit help lists"},
+		"NoSuchCommand":   {args: []string{"gte", "8421"}, code: 2, want: `unexpected argument "gte": there are flags, and the commands that tierlimit help lists`},
 		"NotFirst":        {args: []string{"--tiers", samples, "get", "s3cret"}, code: 2, want: "unexpected argument"},
 		"Desk":            {args: []string{"get"}, code: 2, want: "no USER: say whose budget (see tierlimit get --help)"},
 		"NoRedis":         {code: 2, want: "no Redis: set REDIS_URL"},

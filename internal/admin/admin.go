@@ -47,7 +47,7 @@ type Usage interface {
 	// Decisions returns what was decided by each tier.
 	Decisions() adminapi.Decisions
 	// SeenAs returns what a user has been seen as lately.
-	SeenAs(user string, kind limiter.Kind) []adminapi.Seen
+	SeenAs(user string) []adminapi.Seen
 	// Simulate returns what limits would have done to the users of a tier. It may take minutes.
 	Simulate(ctx context.Context, logs Logs, t *tier.Tier, limits []limiter.Limit) (adminapi.Simulation, error)
 }

@@ -59,7 +59,7 @@ func (u *usage) Decisions() adminapi.Decisions {
 		{Tier: "gone", Outcomes: map[string]int64{"admitted": 3}}, {Tier: "free", Mode: "DryRun", KillSwitch: &adminapi.KillSwitch{Global: true}}}}
 }
 
-func (u *usage) SeenAs(string, limiter.Kind) []adminapi.Seen { return u.seen }
+func (u *usage) SeenAs(string) []adminapi.Seen { return u.seen }
 
 func (u *usage) Simulate(ctx context.Context, logs Logs, t *tier.Tier, limits []limiter.Limit) (adminapi.Simulation, error) {
 	u.asked = []any{t.Name, limits}

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tierlimit/tierlimit/internal/adminapi"
+	"github.com/tierlimit/tierlimit/internal/trouble"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
@@ -73,11 +74,10 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, limiter.ErrInvalid):
 		WriteProblem(w, http.StatusBadRequest, sentence(strings.TrimPrefix(err.Error(), "limiter: ")))
 	default:
-		h.Log.Error(errors.New(shortened(err.Error())), "the admin API could not use Redis", "method", r.Method, "path", r.URL.Path)
+		h.Log.Error(trouble.Shortened(err), "the admin API could not use Redis", "method", r.Method, "path", r.URL.Path)
 		detail := "Redis cannot be used now: " + why(err) + ". Nothing was found out. Try again; the log of this replica and docs/redis.md say more."
 		if r.Method != http.MethodGet {
-			detail = "Redis cannot be used now: " + why(err) + ". Whether the change was made is not known: look with GET " +
-				adminapi.PathQuota + ", and repeat it if it was not. The log of this replica and docs/redis.md say more."
+			detail = "Redis cannot be used now: " + why(err) + ". Whether the change was made is not known: look at what is left (get), and repeat it if it was not. The log of this replica and docs/redis.md say more."
 		}
 		WriteProblem(w, http.StatusServiceUnavailable, detail)
 	}
@@ -106,13 +106,4 @@ func sentence(text string) string {
 	}
 	first, size := utf8.DecodeRuneInString(text)
 	return strings.ToUpper(string(first)) + strings.TrimSuffix(text[size:], ".") + "."
-}
-
-// shortened bounds what somebody else's error message takes in the log.
-func shortened(message string) string {
-	const most = 300
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "..."
 }

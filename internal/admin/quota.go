@@ -35,11 +35,40 @@ func (h *Handler) of(c *call) (limiter.Subject, *tier.Tier, adminapi.Tier, error
 		}
 		name = s.User
 	}
+	if seen := h.seenWith(s); name == "" && seen != nil {
+		return s, seen.tier, seen.shown, nil
+	}
 	t, shown, err := h.tier(name)
 	if err == nil && s.Kind == limiter.KindUpstream && t.Name != s.User {
 		err = refuse(http.StatusBadRequest, "There is no RateLimitTier %.70q to cap an upstream of that name: create it, or correct the parameter \"user\". No default tier stands in for a cap.", s.User)
 	}
 	return s, t, shown, err
+}
+
+// seenTier is the tier that was lately applied to a subject.
+type seenTier struct {
+	tier  *tier.Tier
+	shown adminapi.Tier
+}
+
+// seenWith returns the tier that this replica has lately applied to a subject: which one the user has is known
+// to the route and to whoever identifies the user, not here. It is nil if there was none, or more than one.
+func (h *Handler) seenWith(s limiter.Subject) *seenTier {
+	var names []string
+	for _, seen := range h.Usage.SeenAs(s.User) {
+		if seen.Subject == shown(s) {
+			names = append(names, seen.Tier)
+		}
+	}
+	if len(names) != 1 {
+		return nil
+	}
+	t, shown, err := h.tier(names[0])
+	if err != nil || t.Name != names[0] { // it is gone
+		return nil
+	}
+	shown.Seen = true
+	return &seenTier{t, shown}
 }
 
 // tier returns the tier that a check would apply.
@@ -75,7 +104,7 @@ func (h *Handler) quota(ctx context.Context, c *call) (any, error) {
 		q.Windows = append(q.Windows, window(w))
 	}
 	block(&q)
-	q.SeenAs = slices.DeleteFunc(h.Usage.SeenAs(s.User, s.Kind), func(seen adminapi.Seen) bool {
+	q.SeenAs = slices.DeleteFunc(h.Usage.SeenAs(s.User), func(seen adminapi.Seen) bool {
 		return seen.Subject == q.Subject && seen.Tier == t.Name
 	})
 	return q, nil

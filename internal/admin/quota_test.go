@@ -22,7 +22,7 @@ func TestQuota(t *testing.T) {
 	d.usage.seen = []adminapi.Seen{{Subject: adminapi.Subject{User: "u", Tenant: "acme"}, Tier: "pro"}, {Subject: adminapi.Subject{User: "u"}, Tier: "free"}}
 	d.spend(3, "user=u")
 	q := answered[adminapi.Quota](d, http.MethodGet, "/admin/v1/quota?user=u&last=2")
-	if q.AuditID != AuditID([]byte("k"), limiter.Subject{User: "u"}) || q.User != "u" || q.Tier.Name != "free" || !q.Tier.Default || q.Tier.Asked != "" || q.BlockedBy != "" || q.Grant != nil {
+	if q.AuditID != AuditID([]byte("k"), limiter.Subject{User: "u"}) || q.User != "u" || q.Tier.Name != "free" || !q.Tier.Seen || q.Tier.Default || q.Tier.Asked != "" || q.BlockedBy != "" || q.Grant != nil {
 		t.Errorf("%+v", q)
 	}
 	for i, want := range []struct {
@@ -42,6 +42,21 @@ func TestQuota(t *testing.T) {
 	}
 	if diff := cmp.Diff([]adminapi.Seen{{Subject: adminapi.Subject{User: "u", Tenant: "acme"}, Tier: "pro"}}, q.SeenAs); diff != "" {
 		t.Errorf("seen as: -want +got:\n%s", diff)
+	}
+	for _, seen := range []struct {
+		reason string
+		as     []adminapi.Seen
+		want   adminapi.Tier
+	}{
+		{"the tier that was lately applied", []adminapi.Seen{{Subject: adminapi.Subject{User: "u"}, Tier: "pro"}}, adminapi.Tier{Name: "pro", Seen: true}},
+		{"of another tenant's user nothing follows", []adminapi.Seen{{Subject: adminapi.Subject{User: "u", Tenant: "acme"}, Tier: "pro"}}, adminapi.Tier{Name: "free", Default: true}},
+		{"of two it is not known which", []adminapi.Seen{{Subject: adminapi.Subject{User: "u"}, Tier: "pro"}, {Subject: adminapi.Subject{User: "u"}, Tier: "free"}}, adminapi.Tier{Name: "free", Default: true}},
+		{"it is gone", []adminapi.Seen{{Subject: adminapi.Subject{User: "u"}, Tier: "gold"}}, adminapi.Tier{Name: "free", Default: true}},
+	} {
+		d.usage.seen = seen.as
+		if got := answered[adminapi.Quota](d, http.MethodGet, "/admin/v1/quota?user=u").Tier; got.Name != seen.want.Name || got.Seen != seen.want.Seen || got.Default != seen.want.Default {
+			t.Errorf("%s: %+v, want %+v", seen.reason, got, seen.want)
+		}
 	}
 	// A tier changes what is measured, not whose requests are counted.
 	if q := answered[adminapi.Quota](d, http.MethodGet, "/admin/v1/quota?user=u&tier=pro"); q.Windows[0].Used != 3 || q.Windows[0].Requests != 60 || q.Tier.Default {

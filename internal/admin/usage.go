@@ -7,11 +7,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/tierlimit/tierlimit/internal/adminapi"
 	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
@@ -80,9 +81,27 @@ func (h *Handler) decisions(context.Context, *call) (any, error) {
 func (h *Handler) existing(name string) (*tier.Tier, error) {
 	t, shown, err := h.tier(name)
 	if err == nil && shown.Asked != "" {
-		err = refuse(http.StatusBadRequest, "There is no RateLimitTier %q: correct the parameter \"tier\"; GET %s lists the tiers.", name, adminapi.PathDecisions)
+		err = refuse(http.StatusBadRequest, "There is no RateLimitTier %q: correct the parameter \"tier\". %s", name, h.inForce())
 	}
 	return t, err
+}
+
+// inForce says which tiers there are, or some of many.
+func (h *Handler) inForce() string {
+	const enough = 10
+	var names []string
+	for _, t := range h.Usage.Decisions().Tiers {
+		if t.Mode != "" {
+			names = append(names, t.Tier)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "There are no tiers."
+	case len(names) > enough:
+		return fmt.Sprintf("There are %d, such as %s.", len(names), strings.Join(names[:enough], ", "))
+	}
+	return "There are " + strings.Join(names, ", ") + "."
 }
 
 // simulate says what other limits would have done.

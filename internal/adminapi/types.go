@@ -54,8 +54,11 @@ type Tier struct {
 	Name string `json:"name"`
 	// Asked is the tier that was asked for, if the default tier stands in for it.
 	Asked string `json:"asked,omitempty"`
-	// Default is true when no tier was asked for.
+	// Default is true when no tier was asked for and this is the default tier.
 	Default bool `json:"default,omitempty"`
+	// Seen is true when no tier was asked for and this is the one that the replica has lately applied to the
+	// subject.
+	Seen bool `json:"seen,omitempty"`
 	// Limits are the tier's limits, the shortest window first.
 	Limits []Limit `json:"limits"`
 	// Mode is Enforce or DryRun.
@@ -129,7 +132,7 @@ type Quota struct {
 	BlockedBy    string     `json:"blockedBy,omitempty"`
 	BlockedUntil *time.Time `json:"blockedUntil,omitempty"`
 	// SeenAs are the subjects and tiers that this replica has lately seen this user as, this one not
-	// included: where else the same user may have used up a budget.
+	// included: where else the same user may have used up a budget, or by which other tier the same one.
 	SeenAs []Seen `json:"seenAs,omitempty"`
 }
 

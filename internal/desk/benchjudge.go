@@ -195,9 +195,12 @@ func (r *report) note(results []result, limited bool) {
 	full := slices.ContainsFunc(r.Windows, func(w benchWindow) bool { return w.Most >= w.Limit })
 	switch {
 	case r.Answered > 0 && !limited:
+		r.Unlimited = true
 		add("No answer tells a limit (%s and %s): the route is not limited by Tierlimit, or a proxy drops these headers. Nothing can be said about the budget; give --limit.", headerLimit, headerWindow)
 	case r.Rejected > 0 && limited && !full:
 		add("Requests were rejected before as many were admitted as the limit allows: the budget had been used before, or others share it.")
+	case r.Rejected == 0 && limited && len(r.Passed) > 0:
+		// What they passed by is said below.
 	case r.Rejected == 0 && limited && !full:
 		add("Nothing was rejected: the load did not use the budget up. Send more with --requests to see a rejection.")
 	}

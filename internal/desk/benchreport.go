@@ -38,7 +38,9 @@ type report struct {
 	AdmittedLatency   *latency      `json:"admittedLatencyMilliseconds,omitempty"`
 	RejectedLatency   *latency      `json:"rejectedLatencyMilliseconds,omitempty"`
 	Wait              *waited       `json:"wait,omitempty"`
-	Notes             []string      `json:"notes,omitempty"`
+	// Unlimited is true when no answer tells a limit, so that nothing is proved.
+	Unlimited bool     `json:"unlimited,omitempty"`
+	Notes     []string `json:"notes,omitempty"`
 }
 
 // benchWindow is how many requests were admitted in a window.

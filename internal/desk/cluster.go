@@ -159,8 +159,10 @@ func (c *cluster) list(ctx context.Context, namespace string) ([]corev1.Pod, err
 	switch {
 	case apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll:
 		return nil, err
+	case apierrors.IsForbidden(err) && c.explicit:
+		return nil, fmt.Errorf("looking for Pods of Tierlimit: %w. You need these rights:\n%s", err, rightsToForward(namespace))
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("looking for Pods of Tierlimit: %w. Give the namespace that it runs in with -n; there you need these rights:\n%s", err, rightsToForward(namespace))
+		return nil, fmt.Errorf("looking for Pods of Tierlimit: %w. Give the namespace that it runs in with -n NAMESPACE. There you need these rights:\n%s", err, rightsToForward("NAMESPACE"))
 	case apierrors.IsUnauthorized(err):
 		return nil, fmt.Errorf("looking for Pods of Tierlimit: the API server does not accept the credentials of your kubeconfig (%w): see kubectl auth whoami, and log in again", err)
 	case err != nil:

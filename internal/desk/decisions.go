@@ -98,6 +98,9 @@ func printUsers(w io.Writer, tiers []adminapi.TierDecisions) error {
 			mark := ""
 			if u.Rejected > u.RejectedError { // certainly
 				mark = "<- rejected"
+				if t.Mode == adminapi.ModeDryRun {
+					mark = "<- would be rejected"
+				}
 			}
 			rows = append(rows, []string{named(u.User), kindOf(u.Kind), named(u.Tenant), named(u.Route), named(t.Tier),
 				estimate(u.Used, u.UsedError), estimate(u.Rejected, u.RejectedError), mark})

@@ -97,6 +97,9 @@ the key of a user: it is sent to Tierlimit, and your shell may keep it in its hi
 				return output.print(d.Streams.Out, body)
 			}
 			printExplanation(d.Streams.Out, explanation, output.format == formatWide)
+			if explanation.Identity == nil && len(args) == 0 && flags.peer == "" {
+				d.warn("this check has no address, which a real one has: give the address that asks for it with --peer, or USER, or the header by which the ingress tells who it is")
+			}
 			return nil
 		},
 	}
@@ -159,6 +162,8 @@ func limitsOf(t adminapi.Tier) string {
 	switch {
 	case t.Asked != "":
 		text += "; it stands in for " + named(t.Asked) + ", which does not exist"
+	case t.Seen:
+		text += "; it was applied lately"
 	case t.Default:
 		text += "; the default tier"
 	}

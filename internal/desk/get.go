@@ -31,7 +31,8 @@ next one is possible, when all of it is free again, and when the last requests w
 
 USER is what the ingress or the application tells Tierlimit. A caller that is known by its address or
 by a key only needs --kind. Budgets follow the user and, where checks have them, the tenant and the
-route; the limits are those of --tier.`,
+route; the limits are those of --tier, else of the tier by which the user's checks were lately decided, else of the
+default tier.`,
 		Example: `  # Why is user 8421 blocked, and until when?
   {{NAME}} get 8421 --tier pro
   # A caller that is known by its address
@@ -163,6 +164,10 @@ func quotaNotes(q adminapi.Quota) []string {
 	}
 	notes = append(notes, tierNotes(q.Now, q.Tier)...)
 	for _, seen := range q.SeenAs {
+		if seen.Subject == q.Subject {
+			notes = append(notes, fmt.Sprintf("The user's checks were lately decided by tier %s: --tier %s shows the same requests by its limits.", named(seen.Tier), named(seen.Tier)))
+			continue
+		}
 		notes = append(notes, fmt.Sprintf("The same user was lately seen as %s with tier %s, which is another budget.", describe(seen.Subject), named(seen.Tier)))
 	}
 	return notes
@@ -178,6 +183,8 @@ func tierNotes(now time.Time, t adminapi.Tier) []string {
 	switch {
 	case t.Asked != "":
 		notes = append(notes, fmt.Sprintf("There is no tier %s: the default tier %s stands in for it.", named(t.Asked), named(t.Name)))
+	case t.Seen:
+		notes = append(notes, fmt.Sprintf("Shown by the tier %s, by which the user's checks were lately decided. Another one can be given with --tier.", named(t.Name)))
 	case t.Default:
 		notes = append(notes, fmt.Sprintf("Shown by the default tier %s. If the user's checks name another, give it with --tier.", named(t.Name)))
 	}

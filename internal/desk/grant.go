@@ -39,6 +39,8 @@ You are shown what get shows and asked, unless --yes is given. revoke takes a gr
 		Args: c.subject.arguments,
 		RunE: func(command *cobra.Command, args []string) error {
 			switch {
+			case !command.Flags().Changed("requests") || !command.Flags().Changed("for"):
+				return usagef("say how many requests to grant and for how long, such as --requests 100 --for 1h")
 			case requests < 1 || requests > maxGrant:
 				return usagef("--requests is %d: use 1 to %s", requests, number(maxGrant))
 			case lasts < time.Second || lasts > maxGrantTime || lasts%time.Second != 0:
@@ -49,7 +51,7 @@ You are shown what get shows and asked, unless --yes is given. revoke takes a gr
 	}
 	c.add(command)
 	command.Flags().Int64Var(&requests, "requests", 0, "how many `REQUESTS` to grant, 1 to 1,000,000")
-	command.Flags().DurationVar(&lasts, "for", 0, "for how long, a `TIME` such as 1h, up to 744h (31 days)")
+	command.Flags().DurationVar(&lasts, "for", 0, "for how long, a `TIME` such as 1h or, for a day, 24h; up to 744h (31 days)")
 	return d.named(command)
 }
 
@@ -85,7 +87,7 @@ func (d *desk) revokeCommand() *cobra.Command {
 		Long: `Take back what is left of a user's grant. Requests that were made on it are not undone.
 
 You are shown what get shows and asked, unless --yes is given.`,
-		Example: `  {{NAME}} revoke 8421`,
+		Example: `  {{NAME}} revoke 8421 --tier pro`,
 		Args:    c.subject.arguments,
 		RunE: func(command *cobra.Command, args []string) error {
 			query := c.subject.query(args)
@@ -132,6 +134,10 @@ func (c *change) change(command *cobra.Command, args []string, query url.Values,
 	}
 	if c.output.raw() {
 		return c.output.print(c.d.Streams.Out, body)
+	}
+	if result.Grant == nil && result.Before == nil { // nothing has changed
+		fmt.Fprintln(c.d.Streams.Out, done(result))
+		return nil
 	}
 	fmt.Fprintf(c.d.Streams.Out, "%s %s\n%s\n", done(result), everywhere(result.EverywhereAfterMilliseconds), audit(result.AuditID, result.Tier))
 	return nil

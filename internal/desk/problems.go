@@ -31,7 +31,7 @@ func roleOf(r request) string {
 }
 
 // rightsToForward are the commands that let somebody find the Pods and forward a port to them.
-func rightsToForward(namespace string) string {
+func rightsToForward(namespace string) string { // the namespace may be a word to be replaced
 	const commands = `  kubectl -n NAMESPACE create role tierlimit-pods --verb=get,list --resource=pods
   kubectl -n NAMESPACE create role tierlimit-port-forward --verb=get,create --resource=pods/portforward
   kubectl -n NAMESPACE create rolebinding NAME-pods --role=tierlimit-pods --user=USER
@@ -73,6 +73,10 @@ func isForbidden(text string) bool { return strings.Contains(text, "forbidden") 
 
 func (r *replicas) explainAnswer(ctx context.Context, answer *refused, err error) error {
 	switch answer.status {
+	case http.StatusBadRequest:
+		if strings.Contains(answer.detail, "HTTP request to an HTTPS server") {
+			return fmt.Errorf("%w. In a cluster the admin API speaks HTTPS: use https:// in --server", err)
+		}
 	case http.StatusUnauthorized:
 		return fmt.Errorf("%w. %s", err, r.unknownCaller())
 	case http.StatusForbidden:

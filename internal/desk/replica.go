@@ -62,7 +62,7 @@ type refused struct {
 }
 
 func (e *refused) Error() string {
-	return fmt.Sprintf("%s answers %d: %s", e.replica, e.status, e.detail)
+	return fmt.Sprintf("%s answers %d: %s", e.replica, e.status, strings.TrimSuffix(e.detail, ".")) // more may follow
 }
 
 // ask asks the replica, for the time of patience at the most, and returns the JSON of its answer.

@@ -29,7 +29,7 @@ func (s *subjectFlags) add(c *cobra.Command) {
 	flags.StringVar(&s.kind, "kind", "", "what USER is: `KIND` is ip, key, anonymous or upstream; without it a user's id")
 	flags.StringVar(&s.tenant, "tenant", "", "the `TENANT` of the user's checks")
 	flags.StringVar(&s.route, "route", "", "the `ROUTE` of the user's checks, where it has budgets of its own")
-	flags.StringVar(&s.tier, "tier", "", "the `TIER` whose limits apply; without it the default tier")
+	flags.StringVar(&s.tier, "tier", "", "the `TIER` whose limits apply; without it the one by which the user's checks were lately decided, else the default tier")
 }
 
 // arguments checks how many users were given: one, or none for everybody of whom nothing is known.
@@ -37,6 +37,8 @@ func (s *subjectFlags) arguments(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
 		return usagef("%d users: give one USER, in quotes if it contains a space", len(args))
+	case len(args) == 1 && s.kind == anonymous:
+		return usagef("--kind %s is everybody of whom nothing is known together: leave USER out", anonymous)
 	case len(args) == 0 && s.kind != anonymous:
 		return usagef("no USER: say whose budget")
 	case len(args) == 1 && args[0] == "":

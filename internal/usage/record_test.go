@@ -92,7 +92,7 @@ func TestConcurrently(t *testing.T) {
 		for range 50 {
 			u.Top(ByUsed, "", 10)
 			u.Decisions()
-			u.SeenAs("1", "")
+			u.SeenAs("1")
 			u.crowds()
 			u.seenBy("free", 100)
 		}

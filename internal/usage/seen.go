@@ -16,15 +16,13 @@ import (
 const maxSeenAs = 100
 
 // SeenAs returns the subjects and tiers as which a user was checked in the last day, as far as this replica
-// remembers them: all of them unless there are more users than it has room for. It returns 100 at
-// the most, ordered by tenant, route and tier.
-func (u *Usage) SeenAs(user string, kind limiter.Kind) []adminapi.Seen {
+// remembers them, whatever kind it was: all of them unless there are more users than it has room for. It
+// returns 100 at the most, ordered by kind, tenant, route and tier.
+func (u *Usage) SeenAs(user string) []adminapi.Seen {
 	found := map[adminapi.Seen]bool{}
 	see := func(name []byte, t *tierState) {
 		if len(user) <= maxPart && int(name[0]) == len(user) && string(name[nameHead:nameHead+len(user)]) == user {
-			if s := subjectOf(string(name)); s.Kind == kind {
-				found[adminapi.Seen{Subject: shown(s), Tier: t.name}] = true
-			}
+			found[adminapi.Seen{Subject: shown(subjectOf(string(name))), Tier: t.name}] = true
 		}
 	}
 	now := since(u.now().Sub(u.started))
@@ -51,7 +49,7 @@ func (u *Usage) SeenAs(user string, kind limiter.Kind) []adminapi.Seen {
 		all = append(all, seen)
 	}
 	slices.SortFunc(all, func(a, b adminapi.Seen) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Tier, b.Tier))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Tier, b.Tier))
 	})
 	return all[:min(len(all), maxSeenAs)]
 }

@@ -51,6 +51,9 @@ which may hold a password. */}}
 {{- if and .Values.admin.bindings (not .Values.admin.enabled) }}
 - 'admin.bindings needs admin.enabled: nothing would be answered to whom they are for'
 {{- end }}
+{{- if and .Values.admin.bindings (not .Values.rbac.create) }}
+- 'admin.bindings needs rbac.create: without it the chart makes no roles that could be bound'
+{{- end }}
 {{- range .Values.admin.bindings }}
 {{- range .subjects }}
 {{- if and (eq .kind "ServiceAccount") (not .namespace) }}
