@@ -120,6 +120,7 @@ func NewHandler(options Options) *Handler {
 
 // ServeHTTP answers one request. The body is not read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	webhookserver.HurryBody(w, r)
 	var allowed []string
 	path := r.URL.EscapedPath() // what was authorized is the path as it is written, and no other
 	for _, route := range h.routes {

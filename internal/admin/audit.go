@@ -8,6 +8,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -59,7 +60,10 @@ func (h *Handler) changed(ctx context.Context, c *call, e Event, s limiter.Subje
 }
 
 // undecided logs a change that may have been made: Redis was asked for it and did not say.
-func (h *Handler) undecided(c *call, reason string, s limiter.Subject, t *tier.Tier) {
+func (h *Handler) undecided(c *call, reason string, s limiter.Subject, t *tier.Tier, err error) {
+	if errors.Is(err, limiter.ErrCircuitOpen) { // it was not even asked
+		return
+	}
 	h.Log.Info(reason+" is not certain: Redis did not say whether it was done", "by", c.who, "auditID", AuditID(h.HashKey, s), "tier", t.Name)
 }
 

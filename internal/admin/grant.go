@@ -41,7 +41,7 @@ func (h *Handler) grant(ctx context.Context, c *call) (any, error) {
 	}
 	now, before, err := h.Limiter.Grant(ctx, s, requests, lasts)
 	if err != nil {
-		h.undecided(c, ReasonGranted, s, t)
+		h.undecided(c, ReasonGranted, s, t, err)
 		return nil, err
 	}
 	h.changed(ctx, c, Event{Tier: t, Reason: ReasonGranted, Action: "Grant"}, s,
@@ -66,7 +66,7 @@ func (h *Handler) revoke(ctx context.Context, c *call) (any, error) {
 	}
 	before, err := h.Limiter.Revoke(ctx, s)
 	if err != nil {
-		h.undecided(c, ReasonRevoked, s, t)
+		h.undecided(c, ReasonRevoked, s, t, err)
 		return nil, err
 	}
 	if before != nil { // else nothing has changed

@@ -25,7 +25,7 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 	document := openapitest.Load(t)
 	d := newDesk(t, document, nil, budget("free", 5, 100), budget("zero", 0, 5))
 	d.usage.seen = []adminapi.Seen{{Subject: adminapi.Subject{User: "u", Kind: "ip"}, Tier: "free"}}
-	all := "user=u&kind=key&tenant=t&route=r&tier=free"
+	all := "user=746b4ad1ca9129e1caf080bf9406d435&kind=key&tenant=t&route=r&tier=free"
 	ok := []string{
 		"GET /admin/v1/quota?" + all + "&last=3", "DELETE /admin/v1/quota?" + all + "&window=day", "PUT /admin/v1/grant?" + all + "&requests=5&for=1h",
 		"GET /admin/v1/quota?" + all, "DELETE /admin/v1/grant?" + all,

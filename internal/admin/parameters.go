@@ -97,10 +97,14 @@ func (p *parameters) subject() (limiter.Subject, error) {
 	switch {
 	case !slices.Contains(kinds, s.Kind):
 		return s, refuse(http.StatusBadRequest, `Parameter "kind" is %.40q: use ip, key, anonymous or upstream, or leave it out for a user's id.`, s.Kind)
-	case s.User == "" && s.Kind == limiter.KindAnonymous:
+	case s.Kind == limiter.KindAnonymous && (s.User == "" || s.User == identity.Anonymous):
 		s.User = identity.Anonymous
+	case s.Kind == limiter.KindAnonymous:
+		return s, refuse(http.StatusBadRequest, `Parameter "user" is given for kind=anonymous, which is everybody of whom nothing is known together: leave it out.`)
 	case s.User == "":
 		return s, refuse(http.StatusBadRequest, `Parameter "user" is missing: say whose budget is meant.`)
+	case s.Kind == limiter.KindKey && !identity.IsHash(s.User): // it may be the key itself, and is not repeated
+		return s, refuse(http.StatusBadRequest, `Parameter "user" is not the hash of a key, 32 hexadecimal digits: explain with the header that has the key says what it is.`)
 	case s.Kind == limiter.KindAddress:
 		user, err := address(s.User)
 		if err != nil {

@@ -76,7 +76,10 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		h.Log.Error(trouble.Shortened(err), "the admin API could not use Redis", "method", r.Method, "path", r.URL.Path)
 		detail := "Redis cannot be used now: " + why(err) + ". Nothing was found out. Try again; the log of this replica and docs/redis.md say more."
-		if r.Method != http.MethodGet {
+		switch {
+		case errors.Is(err, limiter.ErrCircuitOpen):
+			detail = "Redis cannot be used now: " + why(err) + ". Nothing was changed. Try again; the log of this replica and docs/redis.md say more."
+		case r.Method != http.MethodGet:
 			detail = "Redis cannot be used now: " + why(err) + ". Whether the change was made is not known: look at what is left (get), and repeat it if it was not. The log of this replica and docs/redis.md say more."
 		}
 		WriteProblem(w, http.StatusServiceUnavailable, detail)

@@ -183,7 +183,7 @@ func (h *Handler) reset(ctx context.Context, c *call) (any, error) {
 	}
 	used, err := h.Limiter.Reset(ctx, s, windows...)
 	if err != nil {
-		h.undecided(c, ReasonReset, s, t)
+		h.undecided(c, ReasonReset, s, t, err)
 		return nil, err
 	}
 	result := adminapi.ResetResult{Subject: shown(s), AuditID: AuditID(h.HashKey, s), Tier: t.Name,

@@ -117,7 +117,7 @@ func TestSubjects(t *testing.T) {
 	d := newDesk(t, openapitest.Load(t), nil, budget("free", 5, 100), budget("gpt", 9, 9))
 	d.spend(1, "user=u&tenant=t&route=r")
 	d.spend(2, "upstream=gpt&user=x")
-	for _, subject := range []limiter.Subject{{User: "2001:db8::/64", Kind: limiter.KindAddress}, {User: "203.0.113.7", Kind: limiter.KindAddress}, {User: "all", Kind: limiter.KindAnonymous}, {User: "0123", Kind: limiter.KindKey}} {
+	for _, subject := range []limiter.Subject{{User: "2001:db8::/64", Kind: limiter.KindAddress}, {User: "203.0.113.7", Kind: limiter.KindAddress}, {User: "all", Kind: limiter.KindAnonymous}, {User: "746b4ad1ca9129e1caf080bf9406d435", Kind: limiter.KindKey}} {
 		for range 3 {
 			if _, err := d.window.CheckAll(t.Context(), subject, limiter.Limit{Requests: 9, Window: tier.Minute}); err != nil {
 				t.Fatal(err)
@@ -138,7 +138,9 @@ func TestSubjects(t *testing.T) {
 		"LongPrefix":   {"another prefix is none", "kind=ip&user=2001:db8::%2F56", 0, "is not an IP address"},
 		"NoAddress":    {"nor is a name", "kind=ip&user=alice", 0, "is not an IP address"},
 		"Anonymous":    {"there is one", "kind=anonymous", 3, ""},
-		"Key":          {"by its hash", "kind=key&user=0123", 3, ""},
+		"Key":          {"by its hash", "kind=key&user=746b4ad1ca9129e1caf080bf9406d435", 3, ""},
+		"KeyItself":    {"that is a secret", "kind=key&user=sk-live-abc123", 0, "is not the hash of a key"},
+		"OneAnonymous": {"there is only one", "kind=anonymous&user=bob", 0, "leave it out"},
 		"Upstream":     {"by its own tier", "kind=upstream&user=gpt", 2, ""},
 		"UpstreamTier": {"and no other", "kind=upstream&user=gpt&tier=free", 0, "leave the parameter"},
 		"NoUpstream":   {"nothing stands in for it", "kind=upstream&user=gold", 0, "No default tier stands in"},

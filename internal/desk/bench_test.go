@@ -25,6 +25,7 @@ import (
 type benchReport struct {
 	Sent, Answered, Admitted, Rejected, Wrong int
 	WithoutRetryAfter, TooLongRetryAfter      int
+	Unlimited                                 bool
 	Errors, Passed                            map[string]int
 	Windows                                   []struct {
 		Window            string
@@ -130,7 +131,7 @@ func TestBenchSends(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	report, got := bench(t, server.URL, "--requests", "30", "-c", "3", "-X", "PUT", "-H", "X-A: 1", "-H", "X-A:2", "-H", "Host: llm.example.com", "-A", "me", "-d", "{}")
-	if got.code != 0 || report.Sent != 30 || all.Load() != 30 || most.Load() > 3 || report.Errors["302 Found"] != 30 || report.Admitted != 0 ||
+	if got.code != 1 || !report.Unlimited || report.Sent != 30 || all.Load() != 30 || most.Load() > 3 || report.Errors["302 Found"] != 30 || report.Admitted != 0 ||
 		!strings.Contains(strings.Join(report.Notes, " "), `redirects, to "/elsewhere"`) || !strings.Contains(strings.Join(report.Notes, " "), "Nothing can be said about the budget") {
 		t.Errorf("%d requests, %d at a time: %v", all.Load(), most.Load(), got)
 	}

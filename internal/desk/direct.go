@@ -25,7 +25,7 @@ import (
 func (d *desk) direct() (*replica, error) {
 	address, err := url.Parse(d.server)
 	if err != nil {
-		return nil, usagef("--server is not a URL: use one such as http://127.0.0.1:8444") // it may have a password
+		return nil, usagef("--server is not a URL: use a URL such as http://127.0.0.1:8444") // it may have a password
 	}
 	if address.Host == "" || address.Hostname() == "" {
 		return nil, usagef("--server is %.80q: use a URL such as http://127.0.0.1:8444", withoutPassword(d.server))

@@ -18,7 +18,7 @@ import (
 
 // Bounds of a grant, as the admin API has them.
 const (
-	maxGrant     = 1_000_000
+	maxGrant     = 100_000
 	maxGrantTime = 31 * 24 * time.Hour
 )
 
@@ -50,7 +50,7 @@ You are shown what get shows and asked, unless --yes is given. revoke takes a gr
 		},
 	}
 	c.add(command)
-	command.Flags().Int64Var(&requests, "requests", 0, "how many `REQUESTS` to grant, 1 to 1,000,000")
+	command.Flags().Int64Var(&requests, "requests", 0, "how many `REQUESTS` to grant, 1 to 100,000")
 	command.Flags().DurationVar(&lasts, "for", 0, "for how long, a `TIME` such as 1h or, for a day, 24h; up to 744h (31 days)")
 	return d.named(command)
 }

@@ -111,9 +111,9 @@ func (r *replicas) one(ctx context.Context, q request, into any) ([]byte, error)
 	return nil, r.explain(ctx, errors.Join(failures...))
 }
 
-// everyone asks all replicas and returns what they have answered, decoded. One that does not answer is
+// everyone asks all replicas, so many at a time, and returns what they have answered, decoded. One that does not answer is
 // named in a warning; when none does that is an error.
-func everyone[T any](ctx context.Context, r *replicas, q request) ([]T, error) {
+func everyone[T any](ctx context.Context, r *replicas, together int, q request) ([]T, error) {
 	answers, failures := make([]*T, len(r.list)), make([]error, len(r.list))
 	var group errgroup.Group
 	group.SetLimit(together)

@@ -73,7 +73,7 @@ func (d *desk) simulate(c *cobra.Command, query url.Values, output output) error
 	if all.timeout == patience {
 		all.timeout = simulationPatience
 	}
-	simulations, err := everyone[adminapi.Simulation](c.Context(), all, request{http.MethodGet, adminapi.PathSimulate, query})
+	simulations, err := everyone[adminapi.Simulation](c.Context(), all, 1, request{http.MethodGet, adminapi.PathSimulate, query})
 	if err != nil {
 		return err
 	}

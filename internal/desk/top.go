@@ -57,7 +57,7 @@ too high, by what -o wide shows.`,
 			// A user who is among the heaviest of all need not be among those of each replica.
 			query := url.Values{"by": {by}, "limit": {strconv.Itoa(maxTop)}}
 			set(query, "tier", tier)
-			tops, err := everyone[adminapi.Top](c.Context(), all, request{http.MethodGet, adminapi.PathTop, query})
+			tops, err := everyone[adminapi.Top](c.Context(), all, together, request{http.MethodGet, adminapi.PathTop, query})
 			if err != nil {
 				return err
 			}

@@ -121,7 +121,7 @@ func (w *watch) look(ctx context.Context, all *replicas) ([]adminapi.Decisions, 
 			return nil, err
 		}
 	}
-	replicas, err := everyone[adminapi.Decisions](ctx, all, request{http.MethodGet, adminapi.PathDecisions, nil})
+	replicas, err := everyone[adminapi.Decisions](ctx, all, together, request{http.MethodGet, adminapi.PathDecisions, nil})
 	if len(replicas) < len(all.list) {
 		all.listed = time.Time{}
 	}

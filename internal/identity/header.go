@@ -68,6 +68,12 @@ func hashOf(key []byte, value string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:hashLength])
 }
 
+// IsHash returns whether a caller's id can be that of limiter.KindKey.
+func IsHash(id string) bool {
+	hash, err := hex.DecodeString(id)
+	return err == nil && len(hash) == hashLength && hex.EncodeToString(hash) == id
+}
+
 // splitAuthorization returns the scheme in lower case and the credentials (RFC 9110, section 11.4). White space of any number separates them, since applications take
 // any. What else could be taken for white space or for a separator is an error: the same credentials
 // could be written in more ways than one.

@@ -8,10 +8,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/tierlimit/tierlimit/internal/adminapi"
@@ -19,14 +17,16 @@ import (
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
 
-// What one simulation asks of Redis, so that checks do not notice it.
+// What one simulation asks of Redis, so that checks hardly notice it.
 const (
 	// maxSimulated is how many users it looks at; of more it takes a sample.
 	maxSimulated = 8192
-	// simulatedAtOnce is how many it looks at together, and simulatedRate how many in a second.
-	simulatedAtOnce = 4
-	simulatedRate   = 2000
-	// maxReplayed is the longest log that is replayed, in requests. Four of them are 25 MiB.
+	// simulatedRate is how many it looks at in a second at the most, one after the other.
+	simulatedRate = 2000
+	// simulateFor is for how long it begins with further users. Those that it has not come to are left out, as
+	// if the sample were smaller.
+	simulateFor = 3 * time.Minute
+	// maxReplayed is the longest log that is replayed, in requests: 6 MiB.
 	maxReplayed = 250_000
 )
 
@@ -40,59 +40,63 @@ type Logs interface {
 	Inspect(ctx context.Context, subject limiter.Subject, last int, limits ...limiter.Limit) (limiter.State, error)
 }
 
+// errTooSlow is the error of a simulation that has not read enough for the smallest sample.
+var errTooSlow = fmt.Errorf("the logs cannot be read within %v: %w", simulateFor, context.DeadlineExceeded)
+
 // simulation is what is asked of each user.
 type simulation struct {
 	logs   Logs
 	limits []limiter.Limit // that are tried out
 	known  []limiter.Limit // the windows that have logs, the shortest first
 	pace   *rate.Limiter
+	begun  time.Time
 }
 
 // Simulate says what other limits would have done to the users that this replica has seen in the last day
 // by a tier: it replays the log of the tier's longest window, which holds the requests that were admitted.
-// It blocks until all are read, 0.5 ms for each user at least, or ctx ends; the error is then that of
-// ctx, else that of logs.
+// Where reading them all would take longer than three minutes, it takes a smaller sample. It blocks for so
+// long at the most and for the last user's log, or until ctx ends; the error is then that of ctx, else that
+// of logs.
 func (u *Usage) Simulate(ctx context.Context, logs Logs, t *tier.Tier, limits []limiter.Limit) (adminapi.Simulation, error) {
-	s := simulation{logs: logs, limits: limits, known: windowsWith(t.Limits, limits), pace: rate.NewLimiter(simulatedRate, simulatedAtOnce)}
+	s := simulation{logs: logs, limits: limits, known: windowsWith(t.Limits, limits), pace: rate.NewLimiter(simulatedRate, 1), begun: u.now()}
 	users, zeros := u.seenBy(t.Name, maxSimulated)
-	now := u.now()
+	// The smallest samples first: wherever it ends, what was read is a sample.
+	slices.SortStableFunc(users, func(a, b sampled) int { return cmp.Compare(zerosOf(b.hash), zerosOf(a.hash)) })
 	result := adminapi.Simulation{
 		Replicas:     []string{u.options.Replica},
-		Tier:         tierShown(t, u.options.Disabled, now),
+		Tier:         tierShown(t, u.options.Disabled, s.begun),
 		Limits:       limitsShown(limits),
-		Now:          now,
-		Since:        u.sinceWhen(now),
+		Now:          s.begun,
+		Since:        u.sinceWhen(s.begun),
 		KnownSeconds: int64(s.longest() / time.Second),
-		SampledOneIn: 1 << zeros,
 		Users:        make([]adminapi.SimulatedUser, 0, len(users)),
 	}
-	var mu sync.Mutex // guards result
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(simulatedAtOnce)
-	var stopped error
-	for _, user := range users {
-		if s.pace.Wait(ctx) != nil { // also when ctx would end before it is this user's turn
-			stopped = cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
+	rows := make([]adminapi.SimulatedUser, 0, len(users))
+	long := make([]bool, 0, len(users))
+	for i, user := range users {
+		if i > 0 && u.now().Sub(s.begun) > simulateFor {
+			zeros = zerosOf(user.hash) + 1
 			break
 		}
-		group.Go(func() error {
-			row, short, err := s.user(ctx, user.subject)
-			if err != nil {
-				return err
-			}
-			row.ID = idOf(user.hash)
-			mu.Lock()
-			defer mu.Unlock()
-			if short {
-				result.Users = append(result.Users, row)
-			} else {
-				result.TooLong++
-			}
-			return nil
-		})
+		row, short, err := s.user(ctx, user.subject)
+		if err != nil {
+			return adminapi.Simulation{}, fmt.Errorf("reading the logs of %d users of tier %s, of which %d were read: %w", len(users), t.Name, i, err)
+		}
+		row.ID = idOf(user.hash)
+		rows, long = append(rows, row), append(long, !short)
 	}
-	if err := cmp.Or(group.Wait(), stopped); err != nil {
-		return adminapi.Simulation{}, fmt.Errorf("reading the logs of %d users of tier %s, of which %d were read: %w", len(users), t.Name, len(result.Users), err)
+	result.SampledOneIn = 1 << zeros
+	for i, row := range rows {
+		switch {
+		case zerosOf(users[i].hash) < zeros: // of a sample that was not read whole
+		case long[i]:
+			result.TooLong++
+		default:
+			result.Users = append(result.Users, row)
+		}
+	}
+	if len(rows) < len(users) && len(result.Users)+int(result.TooLong) == 0 {
+		return adminapi.Simulation{}, fmt.Errorf("%w: of %d users of tier %s %d were read", errTooSlow, len(users), t.Name, len(rows))
 	}
 	sortSimulated(result.Users)
 	return result, nil
@@ -102,6 +106,9 @@ func (s *simulation) longest() time.Duration { return s.known[len(s.known)-1].Wi
 
 // user simulates one user. Short is false for a log that is too long.
 func (s *simulation) user(ctx context.Context, subject limiter.Subject) (row adminapi.SimulatedUser, short bool, err error) {
+	if err := s.pace.Wait(ctx); err != nil { // also when ctx would end before it is this user's turn
+		return row, false, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
+	}
 	state, err := s.logs.Inspect(ctx, subject, 0, s.known...)
 	if err != nil {
 		return row, false, err

@@ -87,6 +87,15 @@ func NewHTTPServer(handler http.Handler) *http.Server {
 	}
 }
 
+// HurryBody is called before an answer by a handler that does not read bodies. net/http reads what is left of
+// one before it sends the answer, so that the connection can be used again.
+func HurryBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		// An error means that there is no connection to wait for.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
+}
+
 // withoutTunnels closes the connection after a CONNECT: what follows may be meant for a tunnel, and is no
 // request then.
 func withoutTunnels(handler http.Handler) http.Handler {

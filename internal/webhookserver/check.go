@@ -128,11 +128,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			request:    identity.Request{Header: f.headers(r), Peer: r.RemoteAddr},
 		})
 	}
-	if r.ContentLength != 0 {
-		// net/http reads what is left of a body before it sends the answer, so that the connection
-		// can be used again. An error means that there is no connection to wait for.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	}
+	HurryBody(w, r)
 	code := h.write(w, &a, f)
 	h.answered(&a, start)
 	endSpan(span, &a, code)

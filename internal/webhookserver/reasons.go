@@ -141,7 +141,11 @@ func (t *trail) reasonsOfStore(a *answer) []string {
 func (t *trail) reasonsToAdmit(a *answer) []string {
 	switch a.outcome {
 	case outcomeDryRun:
-		return []string{fmt.Sprintf("Over %d requests per %s: mode Enforce would reject it.", a.quota.Requests, a.quota.unit())}
+		tried := fmt.Sprintf("Over %d requests per %s: mode Enforce would reject it.", a.quota.Requests, a.quota.unit())
+		if t.grant != nil && t.grant.Charged {
+			return []string{t.charged(), tried}
+		}
+		return []string{tried}
 	case outcomeAdmitted, outcomeGranted, outcomeLocalAdmitted:
 	default: // everything has been said
 		return nil
@@ -154,7 +158,11 @@ func (t *trail) reasonsToAdmit(a *answer) []string {
 		return []string{left}
 	}
 	if t.grant.Charged {
-		return []string{left, fmt.Sprintf("A limit is used up; the request is charged to a grant of %d requests, of which %d are left.", t.grant.Requests, t.grant.Remaining)}
+		return []string{left, t.charged()}
 	}
 	return []string{left, fmt.Sprintf("That includes a grant of %d requests, of which %d are left.", t.grant.Requests, t.grant.Remaining)}
+}
+
+func (t *trail) charged() string {
+	return fmt.Sprintf("A limit is used up; the request is charged to a grant of %d requests, of which %d are left.", t.grant.Requests, t.grant.Remaining)
 }

@@ -42,8 +42,18 @@ type readier interface {
 // lease returns for how long a reservation counts that is not settled.
 func (s *SlidingWindow) lease() time.Duration { return 2*s.timeout + time.Second }
 
-// chargeApart charges budgets in different slots: all or none.
+// chargeApart charges budgets in different slots: all or none. If a reservation has gone before it became a
+// charge, since an operator has cleared the log or taken the grant away, it begins anew, once.
 func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Decision, error) {
+	d, err := s.tryApart(ctx, budgets)
+	if errors.Is(err, errLapsed) && ctx.Err() == nil {
+		d, err = s.tryApart(ctx, budgets)
+	}
+	return d, err
+}
+
+// tryApart makes one attempt. When it ends with errLapsed nothing of it is left.
+func (s *SlidingWindow) tryApart(ctx context.Context, budgets []Budget) (Decision, error) {
 	// A reservation keeps others out: none is made for a request that cannot be decided.
 	if r, ok := s.store.(readier); ok {
 		for _, b := range budgets[1:] {
@@ -72,7 +82,11 @@ func (s *SlidingWindow) chargeApart(ctx context.Context, budgets []Budget) (Deci
 		s.releaseNow(ctx, member, budgets[:reserved-1])
 		return d, nil
 	}
-	if err := s.chargeReserved(ctx, member, budgets); err != nil {
+	switch err := s.chargeReserved(ctx, member, budgets); {
+	case errors.Is(err, errLapsed):
+		s.releaseNow(ctx, member, budgets)
+		return Decision{}, err
+	case err != nil:
 		s.releaseLater(member, budgets)
 		return Decision{}, err
 	}
@@ -109,7 +123,7 @@ func eachApart(budgets []Budget, ask func(i int, b []Budget) (Decision, error)) 
 }
 
 // errLapsed is the error for a reservation that ended before it became a charge.
-var errLapsed = errors.New("a reservation lapsed: Redis was too slow")
+var errLapsed = errors.New("a reservation has gone: Redis was too slow, or the budget was cleared meanwhile")
 
 // chargeReserved turns the reservations of all budgets into charges.
 func (s *SlidingWindow) chargeReserved(ctx context.Context, member string, budgets []Budget) error {

@@ -280,3 +280,79 @@ func TestUndecidedBudgetsDoNotOpenTheCircuit(t *testing.T) {
 		t.Error("the circuit is open, and Redis answers")
 	}
 }
+
+// An operator clears a user's log, or takes the grant away, while a request of the user is between its two
+// phases: that is no outage.
+func TestClearedBetweenThePhases(t *testing.T) {
+	own, shared := Budget{Subject{User: user}, []Limit{{1, time.Hour}, {9, day}}}, Budget{everybody, []Limit{{100, time.Hour}}}
+	cases := map[string]struct {
+		reason   string
+		before   int // requests
+		clear    func(s *SlidingWindow) error
+		used     int64 // afterwards, of the user's hour
+		everyone int64
+		allowed  bool
+	}{
+		"Reset": {"The request is decided anew, and charged once.", 0, func(s *SlidingWindow) error {
+			_, err := s.Reset(context.Background(), own.Subject, time.Hour, day)
+			return err
+		}, 1, 1, true},
+		"ResetOfAll": {"Also if it is the shared log.", 0, func(s *SlidingWindow) error {
+			_, err := s.Reset(context.Background(), everybody, time.Hour)
+			return err
+		}, 1, 1, true},
+		"Revoked": {"Without the grant the user has no room.", 1, func(s *SlidingWindow) error {
+			_, err := s.Revoke(context.Background(), own.Subject)
+			return err
+		}, 1, 1, false},
+		"Replaced": {"The new grant is charged.", 1, func(s *SlidingWindow) error {
+			_, _, err := s.Grant(context.Background(), own.Subject, 3, time.Hour)
+			return err
+		}, 1, 2, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, s, _ := startApart(t)
+			if tc.before > 0 {
+				grant(t, s, 5, time.Hour)
+			}
+			for range tc.before {
+				must(s.CheckBudgets(context.Background(), own, shared))(t)
+			}
+			once := s.store
+			operator := *s
+			s.store = &clearing{store: once, clear: func() {
+				if err := tc.clear(&operator); err != nil {
+					t.Error(err)
+				}
+			}}
+			d, err := s.CheckBudgets(context.Background(), own, shared)
+			if err != nil || d.Allowed != tc.allowed {
+				t.Errorf("%s got %+v, %v", tc.reason, d, err)
+			}
+			s.store = once
+			mine := must(s.Inspect(context.Background(), own.Subject, 0, own.Limits...))(t)
+			all := must(s.Inspect(context.Background(), everybody, 0, shared.Limits...))(t)
+			if mine.Windows[0].Used != tc.used || mine.Windows[1].Used != tc.used || all.Windows[0].Used != tc.everyone {
+				t.Errorf("%s the user has used %+v, all %+v, want %d and %d", tc.reason, mine.Windows, all.Windows, tc.used, tc.everyone)
+			}
+			if name == "Replaced" && mine.Grant.Used != 1 {
+				t.Errorf("of the new grant %d were used, want 1", mine.Grant.Used)
+			}
+		})
+	}
+}
+
+// clearing is a store that clears something before the first charge.
+type clearing struct {
+	store
+	clear func()
+	once  sync.Once
+}
+
+func (c *clearing) do(ctx context.Context, call *call) (any, error) {
+	if call.script == settle && call.args[1] == "charge" {
+		c.once.Do(c.clear)
+	}
+	return c.store.do(ctx, call)
+}

@@ -17,6 +17,7 @@
 
 local call, format = redis.call, string.format
 local OWN = 4 -- fields that are not requests
+local REMEMBERED = 60 -- for so many seconds it is known what was taken away, which is longer than calls are repeated
 
 local key, request = KEYS[1], ARGV[3]
 local now = tonumber(ARGV[6])
@@ -27,7 +28,7 @@ end
 
 local had = call('HMGET', key, 'granted', 'expires', 'request', 'instead')
 if (ARGV[5] or '') ~= '' and had[3] == request then
-  local reply = {had[2] + 0}
+  local reply = {(had[2] or 0) + 0}
   for number in string.gmatch(had[4], '%d+') do
     reply[#reply + 1] = number + 0
   end
@@ -39,15 +40,19 @@ if had[1] and had[2] + 0 > now then
   reply = {0, had[1] + 0, call('HLEN', key) - OWN, had[2] + 0}
 end
 call('UNLINK', key)
-if ARGV[1] == '0' then
-  return reply
-end
-local expires = now + ARGV[2] * 1000000
-reply[1] = expires
 local instead = ''
 for i = 2, #reply do
   instead = instead .. format('%d ', reply[i])
 end
+if ARGV[1] == '0' then
+  if #reply > 1 then -- for a repeat; no field 'granted', so that it grants nothing
+    call('HSET', key, 'request', request, 'instead', instead)
+    call('EXPIRE', key, REMEMBERED)
+  end
+  return reply
+end
+local expires = now + ARGV[2] * 1000000
+reply[1] = expires
 call('HSET', key, 'granted', ARGV[1], 'expires', format('%d', expires), 'request', request, 'instead', instead)
 call('PEXPIRE', key, format('%d', ARGV[2] * 1000))
 return reply

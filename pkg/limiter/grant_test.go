@@ -175,6 +175,37 @@ func TestRepeatedGrantIsGivenOnce(t *testing.T) {
 	}
 }
 
+func TestRepeatedRevokeSaysWhatWasTakenBack(t *testing.T) {
+	server, s, _ := start(t)
+	first, _ := grant(t, s, 5, time.Hour)
+	admit(t, s, 3, Limit{1, day})
+	once := s.store
+	s.store = executedTwice{once}
+	taken := must(s.Revoke(context.Background(), Subject{User: user}))(t)
+	if diff := cmp.Diff(&Grant{Requests: 5, Used: 2, ExpiresAt: first.ExpiresAt}, taken); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	name := Subject{User: user}.GrantKey(false)
+	if left := must(server.Client.TTL(context.Background(), name).Result())(t); left > time.Minute || left <= 0 {
+		t.Errorf("it is remembered for %v", left)
+	}
+	s.store = once
+	if d := check(t, s, Limit{1, day}); d.Allowed {
+		t.Errorf("what remembers it grants something: %+v", d)
+	}
+	if taken = must(s.Revoke(context.Background(), Subject{User: user}))(t); taken != nil {
+		t.Errorf("taken back again: %+v", taken)
+	}
+	state := must(s.Inspect(context.Background(), Subject{User: user}, 0, Limit{1, day}))(t)
+	if state.Grant != nil {
+		t.Errorf("it is told as a grant: %+v", state.Grant)
+	}
+	grant(t, s, 1, time.Hour)
+	if d := check(t, s, Limit{1, day}); !d.Allowed {
+		t.Errorf("a new grant does not hold: %+v", d)
+	}
+}
+
 // executedTwice is a store whose first reply is always lost.
 type executedTwice struct{ store }
 
@@ -261,8 +292,8 @@ func TestWhatCannotBeGranted(t *testing.T) {
 		want     string
 	}{
 		"Nobody":      {Subject{}, 1, time.Hour, "the user is empty"},
-		"Nothing":     {Subject{User: user}, 0, time.Hour, "a grant of 0 requests is outside 1 to 1000000"},
-		"TooMuch":     {Subject{User: user}, MaxGrant + 1, time.Hour, "a grant of 1000001 requests is outside 1 to 1000000"},
+		"Nothing":     {Subject{User: user}, 0, time.Hour, "a grant of 0 requests is outside 1 to 100000"},
+		"TooMuch":     {Subject{User: user}, MaxGrant + 1, time.Hour, "a grant of 100001 requests is outside 1 to 100000"},
 		"TooShort":    {Subject{User: user}, 1, time.Second - 1, "a grant for 999.999999ms is outside 1s to 744h0m0s"},
 		"TooLong":     {Subject{User: user}, 1, MaxGrantTime + time.Second, "a grant for 744h0m1s is outside 1s to 744h0m0s"},
 		"NotInWholeS": {Subject{User: user}, 1, 1500 * time.Millisecond, "a grant for 1.5s is not for a whole number of seconds"},
