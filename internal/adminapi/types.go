@@ -228,7 +228,7 @@ type Top struct {
 // TopUser is one of the heaviest users.
 type TopUser struct {
 	Subject
-	// Tier is the tier that was applied last.
+	// Tier is the tier that was applied. A user of two tiers is there twice.
 	Tier string `json:"tier"`
 	// Used and Rejected are requests within the time. Each may be too high by its error at the most.
 	Used          int64 `json:"used"`

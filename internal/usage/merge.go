@@ -13,7 +13,7 @@ import (
 )
 
 // MergeTop puts together what replicas have answered, the heaviest users first, limit of them at the most. A
-// user of several replicas is one, with the tier of the replica where it is heaviest. Whom a replica has not
+// user of several replicas is one for each tier. Whom a replica has not
 // named it adds nothing to: ask each for many more users than are wanted.
 func MergeTop(tops []adminapi.Top, limit int) adminapi.Top {
 	merged := adminapi.Top{Replicas: []string{}, By: ByUsed, Users: []adminapi.TopUser{}}
@@ -33,13 +33,13 @@ func MergeTop(tops []adminapi.Top, limit int) adminapi.Top {
 // mergeUsers adds up the numbers of each user and orders them.
 func mergeUsers(users []adminapi.TopUser, by string) []adminapi.TopUser {
 	order := heavier(by)
-	slices.SortStableFunc(users, order) // so that the tier is that where the user is heaviest
-	at := map[adminapi.Subject]int{}
+	at := map[adminapi.Seen]int{}
 	var merged []adminapi.TopUser
 	for _, u := range users {
-		i, found := at[u.Subject]
+		user := adminapi.Seen{Subject: u.Subject, Tier: u.Tier}
+		i, found := at[user]
 		if !found {
-			at[u.Subject] = len(merged)
+			at[user] = len(merged)
 			merged = append(merged, u)
 			continue
 		}

@@ -18,13 +18,13 @@ func topUser(user, tier string, used, usedError, rejected, rejectedError int64) 
 }
 
 func TestMergeTop(t *testing.T) {
-	one := adminapi.Top{Replicas: []string{"b"}, By: ByUsed, WindowSeconds: 60, Users: []adminapi.TopUser{topUser("x", "free", 9, 1, 2, 1), topUser("y", "free", 5, 0, 0, 0)}}
-	two := adminapi.Top{Replicas: []string{"a"}, By: ByUsed, WindowSeconds: 60, Users: []adminapi.TopUser{topUser("z", "pro", 12, 0, 0, 0), topUser("y", "pro", 10, 2, 3, 2),
+	one := adminapi.Top{Replicas: []string{"b"}, By: ByUsed, WindowSeconds: 60, Users: []adminapi.TopUser{topUser("x", "free", 9, 1, 2, 1), topUser("y", "pro", 5, 0, 0, 0)}}
+	two := adminapi.Top{Replicas: []string{"a"}, By: ByUsed, WindowSeconds: 60, Users: []adminapi.TopUser{topUser("z", "pro", 12, 0, 0, 0), topUser("y", "pro", 10, 2, 3, 2), topUser("x", "pro", 8, 0, 0, 0),
 		{Subject: adminapi.Subject{User: "x", Kind: "ip"}, Tier: "free", Used: 1}}}
 	want := adminapi.Top{Replicas: []string{"a", "b"}, By: ByUsed, WindowSeconds: 60,
-		Users: []adminapi.TopUser{topUser("y", "pro", 15, 2, 3, 2), topUser("z", "pro", 12, 0, 0, 0), topUser("x", "free", 9, 1, 2, 1)}}
+		Users: []adminapi.TopUser{topUser("y", "pro", 15, 2, 3, 2), topUser("z", "pro", 12, 0, 0, 0), topUser("x", "free", 9, 1, 2, 1), topUser("x", "pro", 8, 0, 0, 0)}}
 	for name, all := range map[string][]adminapi.Top{"OneTwo": {one, two}, "TwoOne": {two, one}} {
-		if diff := cmp.Diff(want, MergeTop(all, 3)); diff != "" {
+		if diff := cmp.Diff(want, MergeTop(all, 4)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}

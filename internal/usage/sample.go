@@ -29,6 +29,7 @@ type sample struct {
 	heads  [sampleHeads]uint16
 	tiers  []*tierState // whose thinning is not that of a tier without users
 	tidyAt uint32
+	states *tierStates // which tiers are known
 }
 
 // seenUser is a user and a tier by which one was checked.
@@ -142,13 +143,15 @@ func (s *sample) makeRoom(now uint32, shard int) {
 	}
 }
 
-// sweep forgets users who have not been seen for a day or are not chosen any more.
+// sweep forgets users who have not been seen for a day or are not chosen any more, and those of tiers that
+// are forgotten.
 func (s *sample) sweep(now uint32, shard int) {
 	kept := 0
+	known := *s.states.known.Load()
 	for i := range s.users {
 		u := &s.users[i]
 		thin := &u.tier.thin[shard]
-		if u.at+day <= now || zerosOf(u.hash) < thin.zeros {
+		if u.at+day <= now || zerosOf(u.hash) < thin.zeros || known[u.tier.name] != u.tier {
 			thin.users--
 			continue
 		}
@@ -177,6 +180,7 @@ func (s *sample) index() {
 // tidy lets tiers keep more users when there is room again, and forgets tiers without any.
 func (s *sample) tidy(now uint32, shard int) {
 	s.sweep(now, shard)
+	known := *s.states.known.Load()
 	kept := s.tiers[:0]
 	for _, t := range s.tiers {
 		thin := &t.thin[shard]
@@ -190,7 +194,7 @@ func (s *sample) tidy(now uint32, shard int) {
 				thin.lowered = now
 			}
 		}
-		if thin.users == 0 && thin.told == 0 {
+		if thin.users == 0 && (thin.told == 0 || known[t.name] != t) {
 			thin.listed = false
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/tierlimit/tierlimit/internal/tier"
 	"github.com/tierlimit/tierlimit/internal/webhookserver"
 	"github.com/tierlimit/tierlimit/pkg/limiter"
 )
@@ -242,5 +243,35 @@ tierlimit_seen_users{tier="unused"} 0
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// TestTiersThatComeAndGo creates a tier, checks a user by it and deletes it, again and again: what is kept of
+// tiers that are gone is bounded.
+func TestTiersThatComeAndGo(t *testing.T) {
+	u, c, table := newUsage(t, "free")
+	for i := range 20_000 {
+		name := fmt.Sprint("tier-", i)
+		table.Replace([]*tier.Tier{budget("free", 5, 100), budget(name, 5, 100)})
+		c.check(u, fmt.Sprint("user-", i), name, "admitted")
+		if i%100 == 0 {
+			c.now = c.now.Add(time.Minute)
+		}
+	}
+	c.now = c.now.Add(2 * time.Hour)
+	for i := range 1000 { // so that each shard tidies up
+		c.check(u, fmt.Sprint(i), "free", "admitted")
+	}
+	listed := map[*tierState]bool{}
+	for i := range u.shards {
+		for _, t := range u.shards[i].sample.tiers {
+			listed[t] = true
+		}
+		for _, user := range u.shards[i].sample.users {
+			listed[user.tier] = true
+		}
+	}
+	if most := maxGone + 2; len(listed) > most || len(*u.tiers.known.Load()) > most+1 {
+		t.Errorf("%d tiers are kept in samples and %d are known, want %d at the most", len(listed), len(*u.tiers.known.Load()), most)
 	}
 }

@@ -11,17 +11,18 @@ const partUsers = 128
 // none is no index.
 const none = ^uint16(0)
 
-// counter counts the requests of a user in one part.
+// counter counts the requests of a user in one part, by one tier: a client of two routes with two tiers is
+// not to hide from one of them.
 type counter struct {
 	hash  uint64
 	name  []byte
-	tier  *tierState // that was applied last
-	used  uint32     // since it is counted
-	over  uint32     // rejected since it is counted
-	prior uint32     // at most so many came before
-	head  uint16     // of its list
-	next  uint16     // in the list
-	place uint16     // in the heap
+	tier  *tierState
+	used  uint32 // since it is counted
+	over  uint32 // rejected since it is counted
+	prior uint32 // at most so many came before
+	head  uint16 // of its list
+	next  uint16 // in the list
+	place uint16 // in the heap
 }
 
 func (c *counter) total() uint32 { return c.used + c.over + c.prior }
@@ -54,12 +55,12 @@ func (p *part) reset(epoch int64) {
 // add counts a request. Place spreads hashes evenly.
 func (p *part) add(hash, place uint64, name []byte, t *tierState, rejected bool) {
 	head := uint16(place % uint64(len(p.heads)))
-	i := p.find(head, hash, name)
+	i := p.find(head, hash, name, t)
 	if i == none {
 		i = p.admit(head, hash, name)
+		p.counters[i].tier = t
 	}
 	c := &p.counters[i]
-	c.tier = t
 	if rejected {
 		c.over++
 	} else {
@@ -70,9 +71,9 @@ func (p *part) add(hash, place uint64, name []byte, t *tierState, rejected bool)
 	}
 }
 
-func (p *part) find(head uint16, hash uint64, name []byte) uint16 {
+func (p *part) find(head uint16, hash uint64, name []byte, t *tierState) uint16 {
 	for i := p.heads[head]; i != none; i = p.counters[i].next {
-		if c := &p.counters[i]; c.hash == hash && bytes.Equal(c.name, name) {
+		if c := &p.counters[i]; c.hash == hash && c.tier == t && bytes.Equal(c.name, name) {
 			return i
 		}
 	}

@@ -18,7 +18,7 @@ const (
 )
 
 // Top returns the heaviest users of the last minute, by requests that have passed (ByUsed) or that were
-// rejected, or would have been (ByRejected), of one tier or of all (""). It returns limit of them at
+// rejected, or would have been (ByRejected), of one tier or of all (""). A user of two tiers is two. It returns limit of them at
 // the most, and those of whom such a request is known for certain.
 //
 // The minute is 55 to 60 seconds long. Each number may be too high by its error at the most, which is 0 if
@@ -56,7 +56,7 @@ func heavier(by string) func(a, b adminapi.TopUser) int {
 		return cmp.Or(
 			cmp.Compare(certain(b, by), certain(a, by)),
 			cmp.Compare(certain(b, other), certain(a, other)),
-			cmp.Compare(a.User, b.User), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Route, b.Route))
+			cmp.Compare(a.User, b.User), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Tier, b.Tier))
 	}
 }
 
@@ -67,8 +67,12 @@ func (p *part) live(epoch int64) bool { return p.epoch >= 0 && p.epoch > epoch-p
 type heavy struct {
 	used, over, prior int64
 	missed            int64 // of the parts in which the user is counted
-	tier              *tierState
-	epoch             int64 // in which tier was applied
+}
+
+// userOf is a user of a tier.
+type userOf struct {
+	name string
+	tier *tierState
 }
 
 // heaviest returns all users that are counted, with their errors.
@@ -78,7 +82,7 @@ func (u *Usage) heaviest() []adminapi.TopUser {
 	var counters []counter
 	var letters []byte
 	for i := range u.shards {
-		users := map[string]*heavy{}
+		users := map[userOf]*heavy{}
 		missed := int64(0)
 		for j := range parts {
 			var p part
@@ -88,23 +92,21 @@ func (u *Usage) heaviest() []adminapi.TopUser {
 			}
 			missed += int64(p.missed)
 			for _, c := range counters {
-				h := users[string(c.name)]
+				user := userOf{string(c.name), c.tier}
+				h := users[user]
 				if h == nil {
-					h = &heavy{epoch: -1}
-					users[string(c.name)] = h
+					h = &heavy{}
+					users[user] = h
 				}
 				h.used += int64(c.used)
 				h.over += int64(c.over)
 				h.prior += int64(c.prior)
 				h.missed += int64(p.missed)
-				if p.epoch > h.epoch {
-					h.epoch, h.tier = p.epoch, c.tier
-				}
 			}
 		}
-		for name, h := range users {
+		for user, h := range users {
 			possible := h.prior + missed - h.missed // before it was counted, and where it is not
-			all = append(all, adminapi.TopUser{Subject: shown(subjectOf(name)), Tier: h.tier.name,
+			all = append(all, adminapi.TopUser{Subject: shown(subjectOf(user.name)), Tier: user.tier.name,
 				Used: h.used + possible, UsedError: possible, Rejected: h.over + possible, RejectedError: possible})
 		}
 	}

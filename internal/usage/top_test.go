@@ -186,11 +186,12 @@ func TestTop(t *testing.T) {
 		limit            int
 		want             []string
 	}{
-		"Used":     {"what has passed, by the tier applied last", ByUsed, "", 10, []string{"alice    pro 4 0", "carol    free 1 0", "zzzzz    free 1 0"}},
-		"Rejected": {"what was, or would have been", ByRejected, "", 10, []string{"bob    free 0 5", "alice ip acme chat free 0 2"}},
-		"Tier":     {"of one tier", ByUsed, "pro", 10, []string{"alice    pro 4 0"}},
-		"Limit":    {"no more than asked for", ByRejected, "", 1, []string{"bob    free 0 5"}},
-		"None":     {"no such tier", ByUsed, "gold", 10, nil},
+		"Used":      {"what has passed, by each tier", ByUsed, "", 10, []string{"alice    free 3 0", "alice    pro 1 0", "carol    free 1 0", "zzzzz    free 1 0"}},
+		"Rejected":  {"what was, or would have been", ByRejected, "", 10, []string{"bob    free 0 5", "alice ip acme chat free 0 2"}},
+		"Tier":      {"of one tier", ByUsed, "pro", 10, []string{"alice    pro 1 0"}},
+		"OtherTier": {"from which nobody hides by asking for another", ByUsed, "free", 1, []string{"alice    free 3 0"}},
+		"Limit":     {"no more than asked for", ByRejected, "", 1, []string{"bob    free 0 5"}},
+		"None":      {"no such tier", ByUsed, "gold", 10, nil},
 	} {
 		if diff := cmp.Diff(tc.want, rows(u.Top(tc.by, tc.tier, tc.limit))); diff != "" {
 			t.Errorf("%s: %s: -want +got\n%s", name, tc.reason, diff)

@@ -80,6 +80,7 @@ func newAt(options Options, now func() time.Time) *Usage {
 		for j := range u.shards[i].parts {
 			u.shards[i].parts[j].reset(-1)
 		}
+		u.shards[i].sample.states = &u.tiers
 		u.shards[i].sample.index()
 	}
 	return u
