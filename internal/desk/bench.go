@@ -4,11 +4,10 @@
 package desk
 
 import (
-	"crypto/tls"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ func (b *benchFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.IntVar(&b.requests, "requests", 100, "how many `REQUESTS` to send, 1 to 10,000; with --duration and without this as many as fit")
 	flags.IntVarP(&b.concurrency, "concurrency", "c", 10, "how many `REQUESTS` at a time, 1 to 200")
-	flags.DurationVar(&b.duration, "duration", 0, "stop sending after this `TIME`, up to 10m")
+	flags.DurationVar(&b.duration, "duration", 0, "stop sending after this `TIME`, up to 10m (default 10m)")
 	flags.DurationVar(&b.timeout, "timeout", 30*time.Second, "longest `TIME` to wait for an answer")
 	flags.StringVarP(&b.method, "method", "X", "", "`METHOD` of the requests (default GET, with --data POST)")
 	flags.StringArrayVarP(&b.headers, "header", "H", nil, "a `HEADER` to send, 'Name: value'; again for more")
@@ -74,7 +73,7 @@ took, and what was wrong:
 The limit is that of X-RateLimit-Limit and X-RateLimit-Window in the answers, or --limit and --window.
 The requests are real: they reach the application behind the route, may cost money, and use up the budget
 of whoever the headers say you are. Redirects are not followed. Proxies of the environment (HTTPS_PROXY) are used.
-The exit code is 1 if anything was wrong.`,
+The exit code is 1 if anything was wrong, or if nothing was proved.`,
 		Example: `  # Does my set-up work? 20 requests as a user of the free tier, which admits 5 a minute
   {{NAME}} bench https://llm.example.com/free/v1/models --requests 20 -H 'Authorization: Bearer ...'
   {{NAME}} bench http://localhost:8080/check?tier=free --requests 20 --wait`,
@@ -85,7 +84,7 @@ The exit code is 1 if anything was wrong.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			load, err := flags.load(args[0], c.Flags().Changed("requests"), d.agent())
+			load, err := flags.load(c.Context(), args[0], c.Flags().Changed("requests"), d.agent())
 			if err != nil {
 				return err
 			}
@@ -107,15 +106,20 @@ func (d *desk) bench(c *cobra.Command, flags *benchFlags, load *load) error {
 			return err
 		}
 	}
+	start := time.Now()
 	results := load.run(c.Context())
+	late := flags.duration == 0 && time.Since(start) >= load.duration
 	report := judge(results, flags.expected())
 	if flags.wait && c.Context().Err() == nil {
 		report.Wait = load.wait(c.Context(), d, &report)
 	}
 	report.sum()
 	report.URL, report.Proxy = load.url.Redacted(), load.proxied()
-	if c.Context().Err() != nil {
-		report.Notes = append(report.Notes, "It was interrupted: this is what was answered until then.")
+	switch {
+	case c.Context().Err() != nil:
+		report.add("It was interrupted: this is what was answered until then.")
+	case late:
+		report.add("It was ended after %v, the longest that a load may take.", load.longest)
 	}
 	if flags.output.raw() {
 		if err := flags.output.printValue(d.Streams.Out, report); err != nil {
@@ -124,7 +128,7 @@ func (d *desk) bench(c *cobra.Command, flags *benchFlags, load *load) error {
 	} else if err := report.print(d.Streams.Out); err != nil {
 		return err
 	}
-	if report.Wrong > 0 || report.Answered == 0 || report.Unlimited && report.Rejected == 0 { // it proves nothing
+	if report.Wrong > 0 || report.Answered == 0 || report.Unproved {
 		return errSaid
 	}
 	return nil
@@ -147,7 +151,7 @@ func (b *benchFlags) expected() *expectation {
 }
 
 // load checks the flags and returns what to send.
-func (b *benchFlags) load(address string, requestsGiven bool, agent string) (*load, error) {
+func (b *benchFlags) load(ctx context.Context, address string, requestsGiven bool, agent string) (*load, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
 	}
@@ -155,11 +159,14 @@ func (b *benchFlags) load(address string, requestsGiven bool, agent string) (*lo
 	if err != nil || (target.Scheme != "http" && target.Scheme != "https") || target.Hostname() == "" {
 		return nil, usagef("the URL %.80q is not one of http:// or https:// with a host", withoutPassword(address))
 	}
-	l := &load{url: target, requests: b.requests, concurrency: min(b.concurrency, b.requests), duration: b.duration, timeout: b.timeout, method: b.method, header: http.Header{}}
+	l := &load{url: target, requests: b.requests, concurrency: min(b.concurrency, b.requests), duration: b.duration, timeout: b.timeout, longest: maxDuration, method: b.method, header: http.Header{}}
 	if b.duration > 0 && !requestsGiven {
 		l.requests, l.concurrency = maxRequests, b.concurrency
 	}
-	if l.body, err = body(b.data); err != nil {
+	if b.duration == 0 {
+		l.duration = maxDuration
+	}
+	if l.body, err = body(ctx, b.data); err != nil {
 		return nil, err
 	}
 	if l.method == "" {
@@ -210,38 +217,4 @@ func (b *benchFlags) validate() error {
 		}
 	}
 	return b.output.validate()
-}
-
-// body returns what --data stands for.
-func body(data string) ([]byte, error) {
-	content := []byte(data)
-	if file, ok := strings.CutPrefix(data, "@"); ok {
-		var err error
-		if content, err = os.ReadFile(file); err != nil { //nolint:gosec // whoever calls it has named it
-			return nil, fmt.Errorf("--data: %w", err)
-		}
-	}
-	if len(content) > maxBody {
-		return nil, usagef("--data is longer than 1 MiB: use less")
-	}
-	return content, nil
-}
-
-// newBenchClient returns a client that keeps a connection for each request at a time, all of one family of
-// addresses: by its other address a client might have a second budget.
-func newBenchClient(concurrency int, insecure, noKeepalive bool) *http.Client {
-	dialer := new(oneFamily)
-	return &http.Client{
-		CheckRedirect: notFollowed,
-		Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         dialer.dial,
-			TLSClientConfig:     &tls.Config{InsecureSkipVerify: insecure}, //nolint:gosec // asked for by --insecure
-			ForceAttemptHTTP2:   true,
-			MaxIdleConnsPerHost: concurrency,
-			MaxConnsPerHost:     concurrency,
-			DisableKeepAlives:   noKeepalive,
-			DisableCompression:  true,
-		},
-	}
 }

@@ -152,6 +152,39 @@ func TestBenchSends(t *testing.T) {
 	}
 }
 
+// TestBenchVerdicts are what a person reads, and a script by the exit code.
+func TestBenchVerdicts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		status  int
+		headers map[string]string
+		flags   []string
+		code    int
+		said    string
+	}{
+		"a 429 of the application": {"the limiter admitted it", 429, map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "7", "X-RateLimit-Window": "minute"}, nil, 0, "- 429 Too Many Requests of the application   10 "},
+		"a 500 of the application": {"the limiter admitted too many", 500, map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Window": "minute"}, nil, 1, "WRONG: 5 too many"},
+		"slower than the window":   {"nothing is proved", 200, nil, []string{"--limit", "5", "--window", "1ns"}, 1, "limit 5: nothing is proved: no answer came within the window"},
+		"no budget":                {"nothing is proved", 200, map[string]string{"X-Tierlimit-Enforcement": "dry-run"}, []string{"--limit", "5"}, 1, "nothing is proved: no request was admitted by it"},
+		"a Retry-After of 292 years": {"it is not waited for", 429, map[string]string{"Retry-After": "9223372037"}, []string{"--wait"}, 0,
+			"Retry-After is 9,223,372,037 seconds, longer than the 2m0s that are waited for."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for name, value := range tc.headers {
+					w.Header().Set(name, value)
+				}
+				w.WriteHeader(tc.status)
+			}))
+			t.Cleanup(server.Close)
+			got := call(t, nil, append([]string{"bench", server.URL, "--requests", "10"}, tc.flags...)...)
+			if got.code != tc.code || !strings.Contains(got.stdout, tc.said) {
+				t.Errorf("%s: want code %d and %q: %v", tc.reason, tc.code, tc.said, got)
+			}
+		})
+	}
+}
+
 // TestBenchAsks: the requests are real.
 func TestBenchAsks(t *testing.T) {
 	person, program := openTerminal(t)

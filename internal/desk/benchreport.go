@@ -21,11 +21,13 @@ type report struct {
 	Proxy    string `json:"proxy,omitempty"`
 	Sent     int    `json:"sent"`
 	Answered int    `json:"answered"`
-	// Admitted reached the application, Rejected were answered with 429.
+	// Admitted reached the application, Rejected were answered with 429 by the limiter.
 	Admitted int `json:"admitted"`
 	Rejected int `json:"rejected"`
 	// Wrong is how many things were wrong: requests over a limit, rejections without a right Retry-After.
 	Wrong int `json:"wrong"`
+	// ByApplication are admitted requests that the application, or what is behind it, did not answer with success.
+	ByApplication map[string]int `json:"byApplication,omitempty"`
 	// Passed are admitted requests that no budget of all replicas has admitted, by X-Tierlimit-Enforcement.
 	Passed map[string]int `json:"passed,omitempty"`
 	// Errors are other answers, and requests without one.
@@ -39,8 +41,10 @@ type report struct {
 	RejectedLatency   *latency      `json:"rejectedLatencyMilliseconds,omitempty"`
 	Wait              *waited       `json:"wait,omitempty"`
 	// Unlimited is true when no answer tells a limit, so that nothing is proved.
-	Unlimited bool     `json:"unlimited,omitempty"`
-	Notes     []string `json:"notes,omitempty"`
+	Unlimited bool `json:"unlimited,omitempty"`
+	// Unproved is true when nothing was wrong, nothing was rejected and no limit was seen to hold.
+	Unproved bool     `json:"unproved,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 // benchWindow is how many requests were admitted in a window.
@@ -52,6 +56,8 @@ type benchWindow struct {
 	// are over the limit.
 	Most int64 `json:"most"`
 	Over int64 `json:"over"`
+	// Unproved says why nothing can be said about it.
+	Unproved string `json:"unproved,omitempty"`
 }
 
 // seen is the least and the most that was seen.
@@ -74,7 +80,11 @@ func (r *report) print(w io.Writer) error {
 		via = " through the proxy " + r.Proxy
 	}
 	fmt.Fprintf(w, "%s to %s%s, %d answered.\n\n", count(int64(r.Sent), "request"), r.URL, via, r.Answered)
-	rows := [][]string{{"", "REQUESTS", "P50", "P90", "P99", "MAX"}, r.row("admitted", r.Admitted, r.AdmittedLatency), r.row("rejected (429)", r.Rejected, r.RejectedLatency)}
+	rows := [][]string{{"", "REQUESTS", "P50", "P90", "P99", "MAX"}, r.row("admitted", r.Admitted, r.AdmittedLatency)}
+	for _, name := range slices.Sorted(maps.Keys(r.ByApplication)) {
+		rows = append(rows, r.row("- "+name+" of the application", r.ByApplication[name], nil))
+	}
+	rows = append(rows, r.row("rejected (429)", r.Rejected, r.RejectedLatency))
 	for _, name := range slices.Sorted(maps.Keys(r.Errors)) {
 		rows = append(rows, r.row(name, r.Errors[name], nil))
 	}
@@ -85,7 +95,10 @@ func (r *report) print(w io.Writer) error {
 	for _, window := range r.Windows {
 		length := duration.HumanDuration(time.Duration(window.WindowSeconds * float64(time.Second)))
 		verdict := "within the limit"
-		if window.Over > 0 {
+		switch {
+		case window.Unproved != "":
+			verdict = "nothing is proved: " + window.Unproved
+		case window.Over > 0:
 			verdict = fmt.Sprintf("WRONG: %s too many", number(window.Over))
 		}
 		fmt.Fprintf(w, "Window %s: at the most %s within %s, limit %s: %s.\n", window.Window, number(window.Most), length, number(window.Limit), verdict)
