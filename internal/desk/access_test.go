@@ -167,18 +167,19 @@ func TestServer(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"local mode":  {reason: "local mode asks for no credentials, so it is told none", args: []string{"--server", plain.URL}, api: plain},
-		"by name":     {reason: "localhost is this machine", args: []string{"--server", "http://localhost:" + port}, api: plain},
-		"environment": {reason: "for a whole session", env: map[string]string{"TIERLIMIT_SERVER": plain.URL}, api: plain},
-		"own tunnel":  {reason: "over TLS the credentials go along", args: []string{"--server", secure.URL}, api: secure, bearer: "Bearer the-token"},
-		"far":         {reason: "names of users and grants do not go over a network in clear", args: []string{"--server", "http://192.0.2.1:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
-		"look-alike":  {reason: "a name is not this machine because it begins like it", args: []string{"--server", "http://127.0.0.1.example.com:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
-		"no scheme":   {reason: "a URL has one", args: []string{"--server", "127.0.0.1:8444"}, code: 2, want: "use a URL such as http://127.0.0.1:8444"},
-		"path":        {reason: "the paths are the API's", args: []string{"--server", plain.URL + "/admin"}, code: 2, want: "give a scheme, a host and a port"},
-		"password":    {reason: "a password is never repeated", args: []string{"--server", "http://u:cret@127.0.0.1:8444"}, code: 2, want: "give a scheme, a host and a port"},
-		"refused":     {reason: "nothing listens", args: []string{"--server", "http://127.0.0.1:1"}, code: 1, want: "connection refused. Does Tierlimit run there"},
-		"TLS to none": {reason: "local mode speaks plain HTTP", args: []string{"--server", "https://" + plain.address()}, code: 1, want: "use http:// in --server"},
-		"no rights":   {reason: "local mode has no kubeconfig to read", args: []string{"--server", plain.URL, "--kubeconfig", absent}, api: plain},
+		"local mode":          {reason: "local mode asks for no credentials, so it is told none", args: []string{"--server", plain.URL}, api: plain},
+		"by name":             {reason: "localhost is this machine", args: []string{"--server", "http://localhost:" + port}, api: plain},
+		"environment":         {reason: "for a whole session", env: map[string]string{"TIERLIMIT_SERVER": plain.URL}, api: plain},
+		"own tunnel":          {reason: "over TLS the credentials go along", args: []string{"--server", secure.URL}, api: secure, bearer: "Bearer the-token"},
+		"far":                 {reason: "names of users and grants do not go over a network in clear", args: []string{"--server", "http://192.0.2.1:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
+		"look-alike":          {reason: "a name is not this machine because it begins like it", args: []string{"--server", "http://127.0.0.1.example.com:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
+		"no scheme":           {reason: "a URL has one", args: []string{"--server", "127.0.0.1:8444"}, code: 2, want: "--server is \"127.0.0.1:8444\", which is not a URL: use a URL such as http://127.0.0.1:8444"},
+		"no scheme, password": {reason: "a password is never repeated", args: []string{"--server", "u:cret@127.0.0.1:8444"}, code: 2, want: "it may have a password"},
+		"path":                {reason: "the paths are the API's", args: []string{"--server", plain.URL + "/admin"}, code: 2, want: "give a scheme, a host and a port"},
+		"password":            {reason: "a password is never repeated", args: []string{"--server", "http://u:cret@127.0.0.1:8444"}, code: 2, want: "give a scheme, a host and a port"},
+		"refused":             {reason: "nothing listens", args: []string{"--server", "http://127.0.0.1:1"}, code: 1, want: "connection refused. Does Tierlimit run there"},
+		"TLS to none":         {reason: "local mode speaks plain HTTP", args: []string{"--server", "https://" + plain.address()}, code: 1, want: "use http:// in --server"},
+		"no rights":           {reason: "local mode has no kubeconfig to read", args: []string{"--server", plain.URL, "--kubeconfig", absent}, api: plain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"get", "8421"}, tc.args...)
@@ -195,6 +196,44 @@ func TestServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestServerWithoutProxy has a kubeconfig whose API server is behind a proxy. That is not the way to
+// another address, and must not see the credentials.
+func TestServerWithoutProxy(t *testing.T) {
+	secure := startAdmin(t, true, map[string]any{getQuota: blocked})
+	var proxied atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		proxied.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(proxy.Close)
+	file := kubeconfigWith(t, "https://192.0.2.1", nil, "", clientcmdapi.AuthInfo{Token: "the-token"})
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["c"].ProxyURL = proxy.URL
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	for server, code := range map[string]int{
+		secure.URL: 0,
+		strings.Replace(secure.URL, "127.0.0.1", "localhost", 1): 0,
+		"https://192.0.2.1:8444":                                 1, // nobody is there
+	} {
+		timeout := "1m"
+		if code != 0 {
+			timeout = "100ms"
+		}
+		got := call(t, nil, "get", "8421", "--kubeconfig", file, "--request-timeout", timeout, "--server", server)
+		if n := proxied.Swap(0); got.code != code || n > 0 {
+			t.Errorf("%s: the proxy was asked %d times: %v", server, n, got)
+		}
+	}
+	if got := call(t, nil, "top", "--kubeconfig", file); got.code != 1 || proxied.Load() == 0 {
+		t.Errorf("the API server is not asked through its proxy: %v", got)
 	}
 }
 

@@ -164,10 +164,10 @@ Header:       Retry-After: 12
 
 // TestFormats prints answers as they are: also what this client does not know.
 func TestFormats(t *testing.T) {
-	api := startAdmin(t, false, map[string]any{getQuota: map[string]any{"user": "8421", "new": []int{1}}})
+	api := startAdmin(t, false, map[string]any{getQuota: map[string]any{"user": "8421", "new": []int{1}, "auditID": "3f", "tier": map[string]any{"name": "free"}}})
 	for format, want := range map[string]string{
-		"json": "{\n  \"new\": [\n    1\n  ],\n  \"user\": \"8421\"\n}\n",
-		"yaml": "new:\n- 1\nuser: \"8421\"\n",
+		"json": "{\n  \"auditID\": \"3f\",\n  \"new\": [\n    1\n  ],\n  \"tier\": {\n    \"name\": \"free\"\n  },\n  \"user\": \"8421\"\n}\n",
+		"yaml": "auditID: 3f\nnew:\n- 1\ntier:\n  name: free\nuser: \"8421\"\n",
 	} {
 		if got := call(t, nil, "get", "8421", "-o", format, "--server", api.URL); got.code != 0 || got.stdout != want {
 			t.Errorf("-o %s: %v", format, got)
