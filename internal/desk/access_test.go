@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -234,6 +235,30 @@ func TestServerWithoutProxy(t *testing.T) {
 	}
 	if got := call(t, nil, "top", "--kubeconfig", file); got.code != 1 || proxied.Load() == 0 {
 		t.Errorf("the API server is not asked through its proxy: %v", got)
+	}
+}
+
+// TestHangingPlugin has a plugin make credentials for ever. Both --request-timeout and Ctrl-C end that.
+func TestHangingPlugin(t *testing.T) {
+	secure := startAdmin(t, true, map[string]any{getQuota: blocked})
+	folder := t.TempDir() // the plugin ends with it
+	plugin := filepath.Join(folder, "credentials")
+	if err := os.WriteFile(plugin, []byte("#!/bin/sh\nwhile [ -e \"$0\" ]; do sleep 0.1; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := kubeconfigWith(t, cluster.Config.Host, cluster.Config.CAData, "default", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: plugin, InteractiveMode: clientcmdapi.NeverExecInteractiveMode}})
+	for _, where := range [][]string{nil, {"--server", secure.URL}} {
+		got := call(t, nil, append([]string{"get", "8421", "--kubeconfig", file, "--request-timeout", "100ms"}, where...)...)
+		if got.code != 1 || !strings.Contains(got.stderr, "no answer within 100ms") {
+			t.Errorf("%v: --request-timeout: %v", where, got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel) // Ctrl-C
+		got = callWith(ctx, strings.NewReader(""), nil, append([]string{"grant", "8421", "--requests", "1", "--for", "1h", "--yes", "--kubeconfig", file}, where...)...)
+		if got.code != 1 || !strings.Contains(got.stderr, "interrupted") || strings.Contains(got.stderr, "may have been done") {
+			t.Errorf("%v: Ctrl-C: %v", where, got)
+		}
 	}
 }
 

@@ -126,6 +126,12 @@ only-tierlimit-a     ip     "a b\x1b[2J"   -       free   ~3     0
 			t.Errorf("-o json, table %d: %v: %v", i, err, got)
 		}
 	}
+	for _, format := range [][]string{nil, {"-o", "json"}} {
+		got := call(t, nil, append([]string{"watch", "--count", "1", "--tier", "nope", "--server", api.URL}, format...)...)
+		if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "there is no RateLimitTier nope") {
+			t.Errorf("a tier that does not exist %v: %v", format, got)
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	go func() { time.Sleep(time.Second); cancel() }() // Ctrl-C
