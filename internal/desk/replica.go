@@ -108,7 +108,11 @@ func (e *refused) Error() string {
 
 // ask asks the replica, for the time of patience at the most, and returns the JSON of its answer.
 func (r *replica) ask(ctx context.Context, q request, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	exact := time.Millisecond // what is left of a time is not a round one
+	if timeout > time.Second {
+		exact = 100 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout.Round(exact)))
 	defer cancel()
 	address := r.base + q.path
 	if len(q.query) > 0 {
