@@ -79,7 +79,7 @@ func TestWatchHanging(t *testing.T) {
 	var out bytes.Buffer
 	w := &watch{desk: all.d, interval: minInterval, count: 1}
 	w.Streams.Out = &out
-	w.desk.now = time.Now
+	w.now = time.Now
 	if err := w.follow(t.Context(), all); err != nil || !strings.Contains(out.String(), "1 replica") {
 		t.Errorf("%v\n%s%s", err, &out, stderr)
 	}
