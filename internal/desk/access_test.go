@@ -167,18 +167,19 @@ func TestServer(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"local mode":  {reason: "local mode asks for no credentials, so it is told none", args: []string{"--server", plain.URL}, api: plain},
-		"by name":     {reason: "localhost is this machine", args: []string{"--server", "http://localhost:" + port}, api: plain},
-		"environment": {reason: "for a whole session", env: map[string]string{"TIERLIMIT_SERVER": plain.URL}, api: plain},
-		"own tunnel":  {reason: "over TLS the credentials go along", args: []string{"--server", secure.URL}, api: secure, bearer: "Bearer the-token"},
-		"far":         {reason: "names of users and grants do not go over a network in clear", args: []string{"--server", "http://192.0.2.1:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
-		"look-alike":  {reason: "a name is not this machine because it begins like it", args: []string{"--server", "http://127.0.0.1.example.com:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
-		"no scheme":   {reason: "a URL has one", args: []string{"--server", "127.0.0.1:8444"}, code: 2, want: "use a URL such as http://127.0.0.1:8444"},
-		"path":        {reason: "the paths are the API's", args: []string{"--server", plain.URL + "/admin"}, code: 2, want: "give a scheme, a host and a port"},
-		"password":    {reason: "a password is never repeated", args: []string{"--server", "http://u:cret@127.0.0.1:8444"}, code: 2, want: "give a scheme, a host and a port"},
-		"refused":     {reason: "nothing listens", args: []string{"--server", "http://127.0.0.1:1"}, code: 1, want: "connection refused. Does Tierlimit run there"},
-		"TLS to none": {reason: "local mode speaks plain HTTP", args: []string{"--server", "https://" + plain.address()}, code: 1, want: "use http:// in --server"},
-		"no rights":   {reason: "local mode has no kubeconfig to read", args: []string{"--server", plain.URL, "--kubeconfig", absent}, api: plain},
+		"local mode":          {reason: "local mode asks for no credentials, so it is told none", args: []string{"--server", plain.URL}, api: plain},
+		"by name":             {reason: "localhost is this machine", args: []string{"--server", "http://localhost:" + port}, api: plain},
+		"environment":         {reason: "for a whole session", env: map[string]string{"TIERLIMIT_SERVER": plain.URL}, api: plain},
+		"own tunnel":          {reason: "over TLS the credentials go along", args: []string{"--server", secure.URL}, api: secure, bearer: "Bearer the-token"},
+		"far":                 {reason: "names of users and grants do not go over a network in clear", args: []string{"--server", "http://192.0.2.1:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
+		"look-alike":          {reason: "a name is not this machine because it begins like it", args: []string{"--server", "http://127.0.0.1.example.com:8444"}, code: 2, want: "plain HTTP is for addresses of this machine"},
+		"no scheme":           {reason: "a URL has one", args: []string{"--server", "127.0.0.1:8444"}, code: 2, want: "--server is \"127.0.0.1:8444\", which is not a URL: use a URL such as http://127.0.0.1:8444"},
+		"no scheme, password": {reason: "a password is never repeated", args: []string{"--server", "u:cret@127.0.0.1:8444"}, code: 2, want: "it may have a password"},
+		"path":                {reason: "the paths are the API's", args: []string{"--server", plain.URL + "/admin"}, code: 2, want: "give a scheme, a host and a port"},
+		"password":            {reason: "a password is never repeated", args: []string{"--server", "http://u:cret@127.0.0.1:8444"}, code: 2, want: "give a scheme, a host and a port"},
+		"refused":             {reason: "nothing listens", args: []string{"--server", "http://127.0.0.1:1"}, code: 1, want: "connection refused. Does Tierlimit run there"},
+		"TLS to none":         {reason: "local mode speaks plain HTTP", args: []string{"--server", "https://" + plain.address()}, code: 1, want: "use http:// in --server"},
+		"no rights":           {reason: "local mode has no kubeconfig to read", args: []string{"--server", plain.URL, "--kubeconfig", absent}, api: plain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"get", "8421"}, tc.args...)

@@ -155,7 +155,9 @@ func (c *cluster) pods(ctx context.Context) ([]corev1.Pod, error) {
 func (c *cluster) list(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
-	list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := within(ctx, func() (*corev1.PodList, error) {
+		return c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	})
 	switch {
 	case apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll:
 		return nil, err
@@ -173,7 +175,7 @@ func (c *cluster) list(ctx context.Context, namespace string) ([]corev1.Pod, err
 
 func withCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ended(ctx)
 	}
 	return err
 }
@@ -219,7 +221,7 @@ func (c *cluster) reach(pod *corev1.Pod, port int) (*tunnelled, error) {
 		return nil, fmt.Errorf("setting up the port-forward: %w", err)
 	}
 	t := &tunnel{dialer: dialer, port: port}
-	client, err := credentialed(c.config, rest.TLSClientConfig{Insecure: true}, t.dial)
+	client, err := credentialed(c.config, rest.TLSClientConfig{Insecure: true}, t.dial, noProxy) // the tunnel is the way
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -230,24 +232,24 @@ func (c *cluster) reach(pod *corev1.Pod, port int) (*tunnelled, error) {
 
 // credentialed returns a client that sends the credentials of a kubeconfig: its client certificate and
 // whatever makes its tokens. Not a password: no API server takes one any more. The server is verified
-// by tls, not by the CA of the cluster.
-func credentialed(config *rest.Config, tls rest.TLSClientConfig, dial func(context.Context, string, string) (net.Conn, error)) (*http.Client, error) {
+// by tls, not by the CA of the cluster, and reached by dial and proxy, not as the API server is.
+func credentialed(config *rest.Config, tls rest.TLSClientConfig, dial func(context.Context, string, string) (net.Conn, error), proxy func(*http.Request) (*url.URL, error)) (*http.Client, error) {
 	admin := rest.CopyConfig(config)
 	admin.Username, admin.Password = "", ""
 	given := config.TLSClientConfig
 	tls.CertFile, tls.KeyFile, tls.CertData, tls.KeyData = given.CertFile, given.KeyFile, given.CertData, given.KeyData
 	tls.NextProtos = []string{"http/1.1"}
 	admin.TLSClientConfig = tls
-	if dial != nil {
-		admin.Dial = dial
-		admin.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // the tunnel is the way
-	}
+	admin.Dial, admin.Proxy = dial, proxy
 	transport, err := rest.TransportFor(admin)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Client{Transport: transport, CheckRedirect: notFollowed}, nil
 }
+
+// noProxy is no proxy, not even that of the environment.
+func noProxy(*http.Request) (*url.URL, error) { return nil, nil }
 
 // notFollowed keeps credentials from going anywhere else.
 func notFollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -115,7 +115,8 @@ func (d *desk) listed(ctx context.Context, list func(context.Context, *cluster) 
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return list(ctx, cluster), cobra.ShellCompDirectiveNoFileComp
+	names, _ := within(ctx, func() ([]string, error) { return list(ctx, cluster), nil })
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (d *desk) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

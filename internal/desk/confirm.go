@@ -99,5 +99,5 @@ func everywhere(milliseconds int64) string {
 
 // audit says where a change can be found again.
 func audit(id, tier string) string {
-	return fmt.Sprintf("Audit ID %s (in the log and, in a cluster, in the Events of the tier %s).", id, named(tier))
+	return fmt.Sprintf("Audit ID %s (in the log and, in a cluster, in the Events of the tier %s).", printable(id), named(tier))
 }

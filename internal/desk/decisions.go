@@ -42,15 +42,34 @@ func difference(before, now adminapi.Decisions) adminapi.Decisions {
 	return result
 }
 
-// printDecisions prints what was decided since StartedAt, as rates.
-func printDecisions(w io.Writer, d adminapi.Decisions) error {
-	seconds := max(d.Now.Sub(d.StartedAt).Seconds(), 1e-3)
-	rate := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/seconds) }
+// rates are decisions a second, by tier and outcome.
+type rates map[string]map[string]float64
+
+// ratesOf adds up the rates of replicas. Each has counted over a time of its own, by a clock of its own.
+func ratesOf(replicas []adminapi.Decisions) rates {
+	sum := rates{}
+	for _, d := range replicas {
+		seconds := max(d.Now.Sub(d.StartedAt).Seconds(), 1e-3)
+		for _, t := range d.Tiers {
+			if sum[t.Tier] == nil {
+				sum[t.Tier] = map[string]float64{}
+			}
+			for outcome, n := range t.Outcomes {
+				sum[t.Tier][outcome] += float64(n) / seconds
+			}
+		}
+	}
+	return sum
+}
+
+// printDecisions prints what was decided, as rates.
+func printDecisions(w io.Writer, d adminapi.Decisions, sum rates) error {
+	rate := func(n float64) string { return fmt.Sprintf("%.1f", n) }
 	rows := [][]string{{"TIER", "MODE", "ADMITTED/S", "REJECTED/S", "OTHER/S", "NOTE"}}
 	for _, t := range d.Tiers {
-		var admitted, rejected, other int64
+		var admitted, rejected, other float64
 		var others []string
-		for outcome, n := range t.Outcomes {
+		for outcome, n := range sum[t.Tier] {
 			switch {
 			case slices.Contains(admittedOutcomes, outcome):
 				admitted += n
@@ -58,7 +77,7 @@ func printDecisions(w io.Writer, d adminapi.Decisions) error {
 				rejected += n
 			case n > 0:
 				other += n
-				others = append(others, outcome+" "+rate(n))
+				others = append(others, printable(outcome)+" "+rate(n))
 			}
 		}
 		slices.Sort(others)
@@ -87,7 +106,7 @@ func orNone(text string) string {
 	if text == "" {
 		return none
 	}
-	return text
+	return printable(text)
 }
 
 // printUsers prints the heaviest users of each tier, those that were rejected with a mark.

@@ -78,6 +78,8 @@ func Run(root *cobra.Command, stderr io.Writer) int {
 
 // NewCommand returns the command line. Add further commands to it before Run.
 func NewCommand(o Options) *cobra.Command {
+	out := &checked{Writer: o.Streams.Out}
+	o.Streams.Out = out
 	d := &desk{Options: o, config: newKubeconfig(), now: time.Now}
 	root := &cobra.Command{
 		Use:           "tierlimit",
@@ -93,6 +95,12 @@ func NewCommand(o Options) *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPostRunE: func(*cobra.Command, []string) error {
+			if out.err != nil {
+				return fmt.Errorf("writing the output: %w", out.err)
+			}
+			return nil
+		},
 	}
 	root.SetIn(o.Streams.In)
 	root.SetOut(o.Streams.Out)
@@ -151,8 +159,26 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// checked is the standard output. It keeps the first error, so that no command has to look at each line.
+type checked struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (c *checked) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
 // terminal returns whether a stream is one.
 func terminal(stream any) bool {
+	if out, ok := stream.(*checked); ok {
+		stream = out.Writer
+	}
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

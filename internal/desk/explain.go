@@ -125,15 +125,15 @@ func printExplanation(w io.Writer, e adminapi.Explanation, wide bool) {
 		line("Upstream", limitsOf(*e.Upstream))
 	}
 	if e.Window != "" {
-		line("Window", fmt.Sprintf("%s: %s of %s remaining", e.Window, number(e.Remaining), number(e.Limit)))
+		line("Window", fmt.Sprintf("%s: %s of %s remaining", printable(e.Window), number(e.Remaining), number(e.Limit)))
 	}
 	if e.Grant != nil {
 		line("Grant", strings.TrimPrefix(grantNote(e.Now, *e.Grant), "Granted: "))
 	}
-	line("Outcome", e.Outcome+" in tierlimit_checks_total")
+	line("Outcome", printable(e.Outcome)+" in tierlimit_checks_total")
 	if wide {
 		for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-			line("Header", name+": "+printable(e.Headers[name]))
+			line("Header", printable(name+": "+e.Headers[name]))
 		}
 	}
 }
@@ -143,7 +143,7 @@ func verdict(e adminapi.Explanation) string {
 	text := fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
 	switch {
 	case e.Status == http.StatusOK && e.Enforcement != "":
-		text += ": the request would pass (" + e.Enforcement + ")"
+		text += ": the request would pass (" + printable(e.Enforcement) + ")"
 	case e.Status == http.StatusOK:
 		text += ": the request would be admitted"
 	case e.Status == http.StatusTooManyRequests && e.RetryAt != nil:
@@ -158,7 +158,7 @@ func verdict(e adminapi.Explanation) string {
 
 // limitsOf describes a tier: "pro: 60 a minute, 5,000 a day; Enforce, FailClosed".
 func limitsOf(t adminapi.Tier) string {
-	text := named(t.Name) + ": " + limitList(t.Limits) + "; " + t.Mode + ", " + t.FailurePolicy
+	text := named(t.Name) + ": " + limitList(t.Limits) + "; " + printable(t.Mode+", "+t.FailurePolicy)
 	switch {
 	case t.Asked != "":
 		text += "; it stands in for " + named(t.Asked) + ", which does not exist"
@@ -176,7 +176,7 @@ func limitsOf(t adminapi.Tier) string {
 func limitList(limits []adminapi.Limit) string {
 	var texts []string
 	for _, limit := range limits {
-		texts = append(texts, number(limit.Requests)+" a "+limit.Window)
+		texts = append(texts, number(limit.Requests)+" a "+printable(limit.Window))
 	}
 	return strings.Join(texts, ", ")
 }

@@ -83,7 +83,7 @@ func printQuota(w io.Writer, q adminapi.Quota, wide bool) error {
 	}
 	notes := quotaNotes(q)
 	if wide {
-		notes = append(notes, "Audit ID "+q.AuditID+": Events and logs name the user so.")
+		notes = append(notes, "Audit ID "+printable(q.AuditID)+": Events and logs name the user so.")
 	}
 	if len(notes) > 0 {
 		fmt.Fprintln(w)
@@ -118,7 +118,7 @@ func quotaRows(q adminapi.Quota, wide bool) [][]string {
 		if window.EmptyAt != nil {
 			empty = when(q.Now, *window.EmptyAt)
 		}
-		rows = append(rows, append(row, named(q.Tier.Name), window.Window, fmt.Sprint(window.Requests), fmt.Sprint(window.Used),
+		rows = append(rows, append(row, named(q.Tier.Name), printable(window.Window), fmt.Sprint(window.Requests), fmt.Sprint(window.Used),
 			fmt.Sprint(window.Remaining), next, empty, lastRequests(q.Now, window.LastRequests, wide)))
 	}
 	return rows
@@ -128,7 +128,7 @@ func kindOf(kind string) string {
 	if kind == "" {
 		return "user"
 	}
-	return kind
+	return printable(kind)
 }
 
 func lastRequests(now time.Time, last []time.Time, wide bool) string {
@@ -155,9 +155,9 @@ func quotaNotes(q adminapi.Quota) []string {
 	var notes []string
 	switch {
 	case q.BlockedBy != "" && q.BlockedUntil != nil:
-		notes = append(notes, fmt.Sprintf("Blocked by the %s for %s, until %s.", q.BlockedBy, left(q.Now, *q.BlockedUntil), clock(q.Now, *q.BlockedUntil)))
+		notes = append(notes, fmt.Sprintf("Blocked by the %s for %s, until %s.", printable(q.BlockedBy), left(q.Now, *q.BlockedUntil), clock(q.Now, *q.BlockedUntil)))
 	case q.BlockedBy != "":
-		notes = append(notes, fmt.Sprintf("Blocked by the %s. No wait helps: the limit is 0.", q.BlockedBy))
+		notes = append(notes, fmt.Sprintf("Blocked by the %s. No wait helps: the limit is 0.", printable(q.BlockedBy)))
 	}
 	if q.Grant != nil {
 		notes = append(notes, grantNote(q.Now, *q.Grant))

@@ -25,7 +25,7 @@ func TestPlugin(t *testing.T) {
 	}
 	want := `USER   TIER   WINDOW   LIMIT   USED   REMAINING   NEXT SLOT   EMPTY    LAST REQUESTS
 8421   free   minute   5       5      0           in 12s      in 58s   2s, 9s ago
-8421   free   day      100     42     58          in 3h       in 23h   2s ago
+8421   free   day      100     42     58          in 3h       in 24h   2s ago
 
 Blocked by the minute for 12s, until 09:00:12 UTC.
 Granted: 100 extra requests, 100 used, 0 left; lapses in 60m (10:00:00 UTC).

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -63,8 +64,27 @@ func (o *output) print(w io.Writer, answer []byte) error {
 		return fmt.Errorf("the answer is not JSON: %w", err)
 	}
 	text.WriteByte('\n')
-	_, err := w.Write(text.Bytes())
+	answer = text.Bytes()
+	if terminal(w) {
+		answer = escaped(answer)
+	}
+	_, err := w.Write(answer)
 	return err
+}
+
+// escaped writes JSON with escapes for what would move the cursor of a terminal, or turn what is written around.
+func escaped(text []byte) []byte {
+	var result bytes.Buffer
+	for _, r := range string(text) {
+		if strconv.IsPrint(r) || r == '\n' {
+			result.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&result, `\u%04x`, unit)
+		}
+	}
+	return result.Bytes()
 }
 
 // printValue is print of what was put together here.
@@ -93,15 +113,29 @@ func in(now, then time.Time) string {
 	return "in " + left(now, then)
 }
 
-// left is the time until another, "12s". A part of a second counts as one, so that nobody comes early.
-func left(now, then time.Time) string { return duration.HumanDuration(max(0, whole(then.Sub(now)))) }
-
-// whole rounds up to seconds.
-func whole(d time.Duration) time.Duration {
-	if down := d.Truncate(time.Second); down < d {
-		return down + time.Second
+// left is the time until another, "12s". It is rounded up, so that nobody comes early.
+func left(now, then time.Time) string {
+	d := roundUp(max(0, then.Sub(now)), time.Second)
+	for _, unit := range shownUnits {
+		if d >= unit.from {
+			d = roundUp(d, unit.unit)
+		}
 	}
-	return d.Truncate(time.Second)
+	return duration.HumanDuration(d)
+}
+
+// shownUnits are the smallest units that HumanDuration shows of times of at least so much.
+var shownUnits = []struct{ from, unit time.Duration }{
+	{10 * time.Minute, time.Minute},
+	{8 * time.Hour, time.Hour},
+	{8 * 24 * time.Hour, 24 * time.Hour},
+}
+
+func roundUp(d, unit time.Duration) time.Duration {
+	if down := d.Truncate(unit); down < d {
+		return down + unit
+	}
+	return d
 }
 
 // ago says how long it is since a time, "3s".

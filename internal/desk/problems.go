@@ -117,7 +117,9 @@ func (r *replicas) whoami(ctx context.Context) caller {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	review, err := r.cluster.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := within(ctx, func() (*authenticationv1.SelfSubjectReview, error) {
+		return r.cluster.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	})
 	if err != nil || review.Status.UserInfo.Username == "" {
 		return unknown
 	}

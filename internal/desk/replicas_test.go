@@ -126,6 +126,12 @@ only-tierlimit-a     ip     "a b\x1b[2J"   -       free   ~3     0
 			t.Errorf("-o json, table %d: %v: %v", i, err, got)
 		}
 	}
+	for _, format := range [][]string{nil, {"-o", "json"}} {
+		got := call(t, nil, append([]string{"watch", "--count", "1", "--tier", "nope", "--server", api.URL}, format...)...)
+		if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "there is no RateLimitTier nope") {
+			t.Errorf("a tier that does not exist %v: %v", format, got)
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	go func() { time.Sleep(time.Second); cancel() }() // Ctrl-C
@@ -164,10 +170,10 @@ Header:       Retry-After: 12
 
 // TestFormats prints answers as they are: also what this client does not know.
 func TestFormats(t *testing.T) {
-	api := startAdmin(t, false, map[string]any{getQuota: map[string]any{"user": "8421", "new": []int{1}}})
+	api := startAdmin(t, false, map[string]any{getQuota: map[string]any{"user": "8421", "new": []int{1}, "auditID": "3f", "tier": map[string]any{"name": "free"}}})
 	for format, want := range map[string]string{
-		"json": "{\n  \"new\": [\n    1\n  ],\n  \"user\": \"8421\"\n}\n",
-		"yaml": "new:\n- 1\nuser: \"8421\"\n",
+		"json": "{\n  \"auditID\": \"3f\",\n  \"new\": [\n    1\n  ],\n  \"tier\": {\n    \"name\": \"free\"\n  },\n  \"user\": \"8421\"\n}\n",
+		"yaml": "auditID: 3f\nnew:\n- 1\ntier:\n  name: free\nuser: \"8421\"\n",
 	} {
 		if got := call(t, nil, "get", "8421", "-o", format, "--server", api.URL); got.code != 0 || got.stdout != want {
 			t.Errorf("-o %s: %v", format, got)

@@ -65,13 +65,17 @@ func (c *change) reset(command *cobra.Command, args []string, window string) err
 	if c.output.raw() {
 		return c.output.print(c.d.Streams.Out, body)
 	}
-	var cleared []string
-	for _, w := range result.Windows {
-		cleared = append(cleared, fmt.Sprintf("the %s (%s)", w.Window, count(w.Used, "request")))
-	}
-	fmt.Fprintf(c.d.Streams.Out, "Cleared %s of %s. %s\n%s\n", strings.Join(cleared, " and "), describe(result.Subject),
-		everywhere(result.EverywhereAfterMilliseconds), audit(result.AuditID, result.Tier))
+	fmt.Fprintf(c.d.Streams.Out, "%s %s\n%s\n", cleared(result), everywhere(result.EverywhereAfterMilliseconds), audit(result.AuditID, result.Tier))
 	return nil
+}
+
+// cleared says what was cleared.
+func cleared(result adminapi.ResetResult) string {
+	var windows []string
+	for _, w := range result.Windows {
+		windows = append(windows, fmt.Sprintf("the %s (%s)", printable(w.Window), count(w.Used, "request")))
+	}
+	return fmt.Sprintf("Cleared %s of %s.", strings.Join(windows, " and "), describe(result.Subject))
 }
 
 // begin checks what needs no replica.
@@ -102,11 +106,11 @@ func resetQuestion(quota *adminapi.Quota, who, window string) string {
 	var parts []string
 	for _, w := range quota.Windows {
 		if window == "" || window == w.Window {
-			parts = append(parts, fmt.Sprintf("the %s (%s of %s used)", w.Window, number(w.Used), number(w.Requests)))
+			parts = append(parts, fmt.Sprintf("the %s (%s of %s used)", printable(w.Window), number(w.Used), number(w.Requests)))
 		}
 	}
 	if len(parts) == 0 {
-		parts = []string{"the " + window}
+		parts = []string{"the " + printable(window)}
 	}
 	return fmt.Sprintf("Clear %s of %s? This cannot be taken back.", strings.Join(parts, " and "), describe(quota.Subject))
 }

@@ -70,7 +70,7 @@ func (d *desk) simulate(c *cobra.Command, query url.Values, output output) error
 		return err
 	}
 	defer all.close()
-	if all.timeout == patience {
+	if !all.given {
 		all.timeout = simulationPatience
 	}
 	simulations, err := everyone[adminapi.Simulation](c.Context(), all, 1, request{http.MethodGet, adminapi.PathSimulate, query})

@@ -85,7 +85,7 @@ func describe(s adminapi.Subject) string {
 	case anonymous:
 		text = "everybody of whom nothing is known"
 	default:
-		text = s.Kind + " " + quoted(s.User)
+		text = printable(s.Kind) + " " + quoted(s.User)
 	}
 	if s.Tenant != "" {
 		text += " of tenant " + quoted(s.Tenant)

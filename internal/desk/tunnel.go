@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,8 @@ type tunnel struct {
 	dialer httpstream.Dialer
 	port   int
 
+	closed atomic.Bool
+
 	mu   sync.Mutex
 	open httpstream.Connection
 	next int // number of the next connection
@@ -57,9 +60,18 @@ type forwardError struct{ cause error }
 func (e *forwardError) Error() string { return "no port-forward: " + e.cause.Error() }
 func (e *forwardError) Unwrap() error { return e.cause }
 
+// close ends the tunnel. It does not wait for one that is being opened, which may hang: that ends itself.
 func (t *tunnel) close() {
-	t.mu.Lock()
+	t.closed.Store(true)
+	if !t.mu.TryLock() {
+		return
+	}
 	defer t.mu.Unlock()
+	t.end()
+}
+
+// end closes what is open. It is called with mu.
+func (t *tunnel) end() {
 	if t.open != nil {
 		_ = t.open.Close()
 		t.open = nil
@@ -81,7 +93,7 @@ func (t *tunnel) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	select {
 	case r := <-done:
 		if r.err != nil {
-			return nil, &dialError{&forwardError{r.err}}
+			return nil, &forwardError{r.err}
 		}
 		return r.connection, nil
 	case <-ctx.Done():
@@ -90,7 +102,7 @@ func (t *tunnel) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 				_ = r.connection.Close()
 			}
 		}()
-		return nil, &dialError{context.Cause(ctx)}
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -117,11 +129,14 @@ func (t *tunnel) connect() (net.Conn, error) {
 	}
 	t.next++
 	connection, err := forward(t.open, t.port, t.next)
-	if err != nil {
-		_ = t.open.Close()
-		t.open = nil
+	if err == nil && t.closed.Load() {
+		err = net.ErrClosed
 	}
-	return connection, err
+	if err != nil {
+		t.end()
+		return nil, err
+	}
+	return connection, nil
 }
 
 // forward makes the two streams of a connection: one for what goes wrong and one for the data.
@@ -153,8 +168,6 @@ type forwarded struct {
 	failed  chan struct{} // closed when the stream of failures has ended
 	why     error         // set before that; nil for none
 	end     sync.Once
-
-	answered bool // something was read; used by Read only
 }
 
 // listen waits for what the kubelet says went wrong, and ends the connection with it.
@@ -175,17 +188,13 @@ func (c *forwarded) listen() {
 // Read returns what the kubelet said went wrong in place of the end that follows from it.
 func (c *forwarded) Read(p []byte) (int, error) {
 	n, err := c.Stream.Read(p)
-	c.answered = c.answered || n > 0
 	if err == nil {
 		return n, nil
 	}
 	const late = 2 * time.Second // the message may come after the end
 	select {
 	case <-c.failed:
-		switch {
-		case c.why != nil && !c.answered: // not even the handshake of TLS, which goes before any request
-			return n, &dialError{c.why}
-		case c.why != nil:
+		if c.why != nil {
 			return n, c.why
 		}
 	case <-time.After(late):

@@ -26,6 +26,11 @@ const (
 	findAgain = 10 * time.Second
 	// perTier is how many users of a tier a table shows.
 	perTier = 5
+	// minPatience is how long a replica may take at the least to answer a look, firstPatience the first one,
+	// for which the way to it is made.
+	minPatience, firstPatience = 2 * time.Second, 10 * time.Second
+	// forgotten is after how many looks without an answer a replica is gone.
+	forgotten = 10
 )
 
 func (d *desk) watchCommand() *cobra.Command {
@@ -75,7 +80,14 @@ type watch struct {
 	interval time.Duration
 	count    int
 	tier     string
-	before   map[string]adminapi.Decisions // by replica
+	before   map[string]*lastAnswer // by replica
+	shown    int
+}
+
+// lastAnswer is the last answer of a replica, and how many looks it has not answered since.
+type lastAnswer struct {
+	adminapi.Decisions
+	missed int
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -84,34 +96,55 @@ func (w *watch) run(ctx context.Context) error {
 		return err
 	}
 	defer all.close()
+	return w.follow(ctx, all)
+}
+
+func (w *watch) follow(ctx context.Context, all *replicas) error {
+	longest := all.timeout
+	all.timeout = min(longest, max(w.interval, firstPatience))
+	replicas, err := w.look(ctx, all)
+	if err != nil {
+		return err
+	}
+	if err := w.known(replicas); err != nil {
+		return err
+	}
+	all.timeout = min(longest, max(w.interval, minPatience))
+	w.remember(replicas)
 	if !w.output.raw() { // rates need two looks
-		first, err := w.look(ctx, all)
-		if err != nil {
-			return err
-		}
-		w.remember(first)
 		if terminal(w.Streams.Out) {
 			fmt.Fprintf(w.Streams.ErrOut, "Looking for %v ...\n", w.interval)
 		}
 		if err := pause(ctx, w.interval); err != nil {
 			return err
 		}
-	}
-	for shown := 0; ; {
-		replicas, err := w.look(ctx, all)
-		if err != nil {
+		if replicas, err = w.look(ctx, all); err != nil {
 			return err
 		}
+	}
+	for {
 		if err := w.show(replicas); err != nil {
 			return err
 		}
-		if shown++; shown == w.count {
+		if w.shown++; w.shown == w.count {
 			return nil
 		}
 		if err := pause(ctx, w.interval); err != nil {
 			return err
 		}
+		if replicas, err = w.look(ctx, all); err != nil {
+			return err
+		}
 	}
+}
+
+// known returns an error if no replica knows the tier that was asked for.
+func (w *watch) known(replicas []adminapi.Decisions) error {
+	merged := usage.MergeDecisions(replicas)
+	if w.tier == "" || len(w.only(merged.Tiers)) > 0 {
+		return nil
+	}
+	return fmt.Errorf("there is no RateLimitTier %s: correct --tier, or leave it out and see all", quoted(w.tier))
 }
 
 // look asks all replicas, and looks for new ones now and then, and when one does not answer.
@@ -132,11 +165,40 @@ func (w *watch) look(ctx context.Context, all *replicas) ([]adminapi.Decisions, 
 	return replicas, err
 }
 
+// remember keeps answers to compare the next ones with. That of a replica that has not answered now is still
+// good for that: it is not counted anew from its start when it answers again.
 func (w *watch) remember(replicas []adminapi.Decisions) {
-	w.before = map[string]adminapi.Decisions{}
-	for _, r := range replicas {
-		w.before[strings.Join(r.Replicas, ",")] = r
+	if w.before == nil {
+		w.before = map[string]*lastAnswer{}
 	}
+	for name, one := range w.before {
+		if one.missed++; one.missed > forgotten {
+			delete(w.before, name)
+		}
+	}
+	for _, r := range replicas {
+		w.before[nameOf(r)] = &lastAnswer{Decisions: r}
+	}
+}
+
+func nameOf(d adminapi.Decisions) string { return strings.Join(d.Replicas, ",") }
+
+// since returns what each replica has decided since it was last seen. One that was not seen before is counted
+// from its start in the first table, or when it is alone; else it is left out until the next table, since it
+// may have been running for long.
+func (w *watch) since(replicas []adminapi.Decisions) []adminapi.Decisions {
+	var differences, fromStart []adminapi.Decisions
+	for _, r := range replicas {
+		if before := w.before[nameOf(r)]; before != nil {
+			differences = append(differences, difference(before.Decisions, r))
+		} else {
+			fromStart = append(fromStart, r)
+		}
+	}
+	if w.shown == 0 || len(differences) == 0 {
+		return append(differences, fromStart...)
+	}
+	return differences
 }
 
 func (w *watch) show(replicas []adminapi.Decisions) error {
@@ -151,15 +213,12 @@ func (w *watch) show(replicas []adminapi.Decisions) error {
 		}
 		return w.output.printValue(w.Streams.Out, merged)
 	}
-	var since []adminapi.Decisions
-	for _, r := range replicas {
-		since = append(since, difference(w.before[strings.Join(r.Replicas, ",")], r))
-	}
+	since := w.since(replicas)
 	merged := usage.MergeDecisions(since)
 	merged.Tiers = w.only(merged.Tiers)
 	w.remember(replicas)
 	var text bytes.Buffer
-	if err := printDecisions(&text, merged); err != nil {
+	if err := printDecisions(&text, merged, ratesOf(since)); err != nil {
 		return err
 	}
 	if terminal(w.Streams.Out) {
