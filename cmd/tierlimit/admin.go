@@ -94,20 +94,11 @@ func withSecureAdmin(o options, mgr manager.Manager, servers []manager.Runnable,
 		return nil, fmt.Errorf("setting up the admin API: %w", err)
 	}
 	guard.next = o.newAdmin(r, callerOf, events.write, log)
-	certificate, err := ownCertificate()
-	if err != nil {
-		return nil, fmt.Errorf("making the certificate of the admin API: %w", err)
-	}
-	server, err := o.listen("admin", "admin-bind-address", o.adminAddress, guard)
+	// The guard verifies a certificate; there may be a token instead.
+	server, err := o.listenTLS("admin", "admin-bind-address", o.adminAddress, guard, tls.RequestClientCert)
 	if err != nil {
 		return nil, err
 	}
-	server.Listener = tls.NewListener(server.Listener, &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{certificate},
-		NextProtos:   []string{"http/1.1"},
-		ClientAuth:   tls.RequestClientCert, // the guard verifies it; there may be a token instead
-	})
 	return append(servers, authority, server), nil
 }
 

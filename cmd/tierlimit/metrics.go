@@ -58,21 +58,31 @@ func withSecureMetrics(o options, mgr manager.Manager, servers []manager.Runnabl
 	if err != nil {
 		return nil, fmt.Errorf("setting up the metrics: %w", err)
 	}
-	certificate, err := ownCertificate()
-	if err != nil {
-		return nil, fmt.Errorf("making the certificate of the metrics: %w", err)
-	}
-	server, err := o.listen("metrics", "metrics-bind-address", o.metricsAddress, handler)
+	server, err := o.listenTLS("metrics", "metrics-bind-address", o.metricsAddress, handler, tls.NoClientCert)
 	if err != nil {
 		return nil, err
 	}
-	// HTTP/1.1 only: a scraper has no use for streams, and an intruder has.
+	return append(servers, server), nil
+}
+
+// listenTLS is listen over TLS, with a certificate of this process's own.
+func (o options) listenTLS(name, flag, address string, handler http.Handler, clients tls.ClientAuthType) (*manager.Server, error) {
+	certificate, err := ownCertificate()
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of --%s: %w", flag, err)
+	}
+	server, err := o.listen(name, flag, address, handler)
+	if err != nil {
+		return nil, err
+	}
+	// HTTP/1.1 only: who asks here has no use for streams, and an intruder has.
 	server.Listener = tls.NewListener(server.Listener, &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{certificate},
 		NextProtos:   []string{"http/1.1"},
+		ClientAuth:   clients,
 	})
-	return append(servers, server), nil
+	return server, nil
 }
 
 // ownCertificate makes a certificate for this process. It encrypts, but nobody can verify it: whoever
