@@ -213,19 +213,38 @@ func TestFailedStepIsTakenBack(t *testing.T) {
 }
 
 func TestLapsedReservationIsNotCharged(t *testing.T) {
-	server, s, c := startApart(t)
-	s.timeout = time.Second
-	budgets := []Budget{{Subject{User: user}, []Limit{{2, time.Minute}}}, {everybody, []Limit{{2, time.Minute}}}}
-	s.store = &faulty{store: s.store, after: func(n int64) error {
-		if n == 2 {
-			c.advance(s.lease()) // before the charges
-		}
-		return nil
-	}}
-	if d, err := s.CheckBudgets(context.Background(), budgets...); !errors.Is(err, errLapsed) || d.Allowed {
-		t.Fatalf("got %+v, %v, want that the reservations have lapsed", d, err)
+	cases := map[string]struct {
+		reason string
+		times  int64 // that reservations lapse before the charges
+		err    error
+		kept   int64 // entries of the user
+	}{
+		"Once":  {"The request is decided anew, and charged once.", 1, nil, 1},
+		"Twice": {"That is too slow, and nothing is left of it.", 2, errLapsed, 0},
 	}
-	eventually(t, "all logs are empty", func() bool { return len(keys(t, server)) == 0 })
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server, s, c := startApart(t)
+			s.timeout = time.Second
+			budgets := []Budget{{Subject{User: user}, []Limit{{2, time.Minute}}}, {everybody, []Limit{{2, time.Minute}}}}
+			s.store = &faulty{store: s.store, after: func(n int64) error {
+				const attempt = 6 // calls: two reservations, two charges, two releases
+				if n%attempt == 2 && n/attempt < tc.times {
+					c.advance(s.lease())
+				}
+				return nil
+			}}
+			d, err := s.CheckBudgets(context.Background(), budgets...)
+			if !errors.Is(err, tc.err) || d.Allowed != (tc.err == nil) {
+				t.Fatalf("%s got %+v, %v", tc.reason, d, err)
+			}
+			for _, b := range budgets {
+				if got := card(t, server, b.Subject.ClusterKey(time.Minute)); got != tc.kept {
+					t.Errorf("%s %+v has %d entries, want %d", tc.reason, b.Subject, got, tc.kept)
+				}
+			}
+		})
+	}
 }
 
 // Requests of one user that the shared budget rejects reserve the user's own for a moment. That is no
