@@ -5,7 +5,9 @@ package main
 
 import (
 	"debug/elf"
+	"errors"
 	"io"
+	"io/fs"
 	"log"
 	"net/http/httptest"
 	"os"
@@ -34,8 +36,20 @@ func clone(t *testing.T) string {
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(file), "..", "..")
 	dir := filepath.Join(t.TempDir(), strings.ToLower(filepath.Base(t.Name())))
-	for _, part := range []string{"api", "cmd", "config", "internal", "pkg", "hack/image", "go.mod", "go.sum", "Makefile", ".gitignore"} {
+	// Whatever git has or would take, so that a new folder is not forgotten here.
+	listed, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	for part := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
 		from, to := filepath.Join(root, part), filepath.Join(dir, part)
+		content, err := os.ReadFile(from)
+		if errors.Is(err, fs.ErrNotExist) { // deleted, and not committed yet
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -43,15 +57,7 @@ func clone(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.IsDir() {
-			err = os.CopyFS(to, os.DirFS(from))
-		} else {
-			var content []byte
-			if content, err = os.ReadFile(from); err == nil {
-				err = os.WriteFile(to, content, 0o644)
-			}
-		}
-		if err != nil {
+		if err := os.WriteFile(to, content, info.Mode().Perm()); err != nil {
 			t.Fatal(err)
 		}
 	}
