@@ -89,6 +89,53 @@ func (c *change) show(ctx context.Context, all *replicas, query url.Values) (*ad
 	return &quota, nil
 }
 
+// carryOut shows what there is, asks, changes it and says what was done.
+func carryOut[T any](c *change, command *cobra.Command, args []string, question func(*adminapi.Quota, string) string, what request, said func(T) string) error {
+	if err := c.output.validate(); err != nil {
+		return err
+	}
+	if err := c.d.confirmable(c.yes); err != nil {
+		return err
+	}
+	ctx := command.Context()
+	all, err := c.d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.close()
+	quota, err := c.show(ctx, all, c.subject.query(args))
+	if err != nil {
+		return err
+	}
+	if err := c.d.confirm(ctx, c.yes, question(quota, whom(c.subject, args))); err != nil {
+		return err
+	}
+	var result T
+	body, err := all.one(ctx, what, &result)
+	if err != nil {
+		return err
+	}
+	if c.output.raw() {
+		return c.output.print(c.d.Streams.Out, body)
+	}
+	fmt.Fprintln(c.d.Streams.Out, said(result))
+	return nil
+}
+
+// whom describes who was named on the command line.
+func whom(s subjectFlags, args []string) string {
+	subject := adminapi.Subject{Kind: s.kind, Tenant: s.tenant, Route: s.route}
+	if len(args) == 1 {
+		subject.User = args[0]
+	}
+	return describe(subject)
+}
+
+// changed says what was done, from when on it holds everywhere, and under which name it can be found.
+func changed(done string, milliseconds int64, id, tier string) string {
+	return done + " " + everywhere(milliseconds) + "\n" + audit(id, tier)
+}
+
 // everywhere says by when all replicas know of a change.
 func everywhere(milliseconds int64) string {
 	if milliseconds <= 0 {

@@ -6,7 +6,6 @@ package desk
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +55,6 @@ You are shown what get shows and asked, unless --yes is given. revoke takes a gr
 }
 
 func (c *change) grant(command *cobra.Command, args []string, requests int64, lasts time.Duration) error {
-	query := c.subject.query(args)
 	question := func(quota *adminapi.Quota, who string) string {
 		text := fmt.Sprintf("Grant %s to %s for %s", count(requests, "extra request"), who, spell(lasts))
 		if quota != nil && quota.Grant != nil {
@@ -64,10 +62,10 @@ func (c *change) grant(command *cobra.Command, args []string, requests int64, la
 		}
 		return text + "?"
 	}
-	change := c.subject.query(args)
-	change.Set("requests", strconv.FormatInt(requests, 10))
-	change.Set("for", lasts.String())
-	return c.change(command, args, query, question, request{http.MethodPut, adminapi.PathGrant, change}, func(r adminapi.GrantResult) string {
+	query := c.subject.query(args)
+	query.Set("requests", strconv.FormatInt(requests, 10))
+	query.Set("for", lasts.String())
+	return carryOut(c, command, args, question, request{http.MethodPut, adminapi.PathGrant, query}, func(r adminapi.GrantResult) string {
 		text := fmt.Sprintf("Granted %s to %s", count(requests, "extra request"), describe(r.Subject))
 		if r.Grant != nil {
 			text += " until " + clock(c.d.now(), r.Grant.ExpiresAt)
@@ -75,7 +73,7 @@ func (c *change) grant(command *cobra.Command, args []string, requests int64, la
 		if r.Before != nil {
 			text += fmt.Sprintf(", in place of a grant with %s left", count(r.Before.Remaining, "request"))
 		}
-		return text + "."
+		return grantSaid(text+".", r)
 	})
 }
 
@@ -90,18 +88,18 @@ You are shown what get shows and asked, unless --yes is given.`,
 		Example: `  {{NAME}} revoke 8421 --tier pro`,
 		Args:    c.subject.arguments,
 		RunE: func(command *cobra.Command, args []string) error {
-			query := c.subject.query(args)
 			question := func(quota *adminapi.Quota, who string) string {
 				if quota != nil && quota.Grant != nil {
 					return fmt.Sprintf("Take the grant of %s back, with %s left?", who, count(quota.Grant.Remaining, "request"))
 				}
 				return fmt.Sprintf("Take the grant of %s back, if there is one?", who)
 			}
-			return c.change(command, args, query, question, request{http.MethodDelete, adminapi.PathGrant, query}, func(r adminapi.GrantResult) string {
-				if r.Before == nil {
-					return fmt.Sprintf("There was no grant of %s to take back.", describe(r.Subject))
+			return carryOut(&c, command, args, question, request{http.MethodDelete, adminapi.PathGrant, c.subject.query(args)}, func(r adminapi.GrantResult) string {
+				text := fmt.Sprintf("There was no grant of %s to take back.", describe(r.Subject))
+				if r.Before != nil {
+					text = fmt.Sprintf("Took the grant of %s back, with %s of %s left.", describe(r.Subject), number(r.Before.Remaining), count(r.Before.Requests, "request"))
 				}
-				return fmt.Sprintf("Took the grant of %s back, with %s of %s left.", describe(r.Subject), number(r.Before.Remaining), count(r.Before.Requests, "request"))
+				return grantSaid(text, r)
 			})
 		},
 	}
@@ -109,38 +107,12 @@ You are shown what get shows and asked, unless --yes is given.`,
 	return d.named(command)
 }
 
-// change shows, asks, changes a grant and says what was done.
-func (c *change) change(command *cobra.Command, args []string, query url.Values, question func(*adminapi.Quota, string) string, what request, done func(adminapi.GrantResult) string) error {
-	ctx := command.Context()
-	if err := c.begin(); err != nil {
-		return err
+// grantSaid is what was done to a grant, and who is told of it; there is nobody to tell if nothing has changed.
+func grantSaid(done string, r adminapi.GrantResult) string {
+	if r.Grant == nil && r.Before == nil {
+		return done
 	}
-	all, err := c.d.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.close()
-	quota, err := c.show(ctx, all, query)
-	if err != nil {
-		return err
-	}
-	if err := c.d.confirm(ctx, c.yes, question(quota, whom(c.subject, args))); err != nil {
-		return err
-	}
-	var result adminapi.GrantResult
-	body, err := all.one(ctx, what, &result)
-	if err != nil {
-		return err
-	}
-	if c.output.raw() {
-		return c.output.print(c.d.Streams.Out, body)
-	}
-	if result.Grant == nil && result.Before == nil { // nothing has changed
-		fmt.Fprintln(c.d.Streams.Out, done(result))
-		return nil
-	}
-	fmt.Fprintf(c.d.Streams.Out, "%s %s\n%s\n", done(result), everywhere(result.EverywhereAfterMilliseconds), audit(result.AuditID, result.Tier))
-	return nil
+	return changed(done, r.EverywhereAfterMilliseconds, r.AuditID, r.Tier)
 }
 
 // spell writes a time without the zeros at its end: "1h", "1h30m".

@@ -39,34 +39,12 @@ You are shown what get shows and asked, unless --yes is given.`,
 }
 
 func (c *change) reset(command *cobra.Command, args []string, window string) error {
-	ctx := command.Context()
-	if err := c.begin(); err != nil {
-		return err
-	}
+	question := func(quota *adminapi.Quota, who string) string { return resetQuestion(quota, who, window) }
 	query := c.subject.query(args)
-	all, err := c.d.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.close()
-	quota, err := c.show(ctx, all, query)
-	if err != nil {
-		return err
-	}
-	if err := c.d.confirm(ctx, c.yes, resetQuestion(quota, whom(c.subject, args), window)); err != nil {
-		return err
-	}
 	set(query, "window", window)
-	var result adminapi.ResetResult
-	body, err := all.one(ctx, request{http.MethodDelete, adminapi.PathQuota, query}, &result)
-	if err != nil {
-		return err
-	}
-	if c.output.raw() {
-		return c.output.print(c.d.Streams.Out, body)
-	}
-	fmt.Fprintf(c.d.Streams.Out, "%s %s\n%s\n", cleared(result), everywhere(result.EverywhereAfterMilliseconds), audit(result.AuditID, result.Tier))
-	return nil
+	return carryOut(c, command, args, question, request{http.MethodDelete, adminapi.PathQuota, query}, func(r adminapi.ResetResult) string {
+		return changed(cleared(r), r.EverywhereAfterMilliseconds, r.AuditID, r.Tier)
+	})
 }
 
 // cleared says what was cleared.
@@ -76,23 +54,6 @@ func cleared(result adminapi.ResetResult) string {
 		windows = append(windows, fmt.Sprintf("the %s (%s)", printable(w.Window), count(w.Used, "request")))
 	}
 	return fmt.Sprintf("Cleared %s of %s.", strings.Join(windows, " and "), describe(result.Subject))
-}
-
-// begin checks what needs no replica.
-func (c *change) begin() error {
-	if err := c.output.validate(); err != nil {
-		return err
-	}
-	return c.d.confirmable(c.yes)
-}
-
-// whom describes who was named on the command line.
-func whom(s subjectFlags, args []string) string {
-	subject := adminapi.Subject{Kind: s.kind, Tenant: s.tenant, Route: s.route}
-	if len(args) == 1 {
-		subject.User = args[0]
-	}
-	return describe(subject)
 }
 
 // resetQuestion says what would be cleared. The quota is nil if it is not known.
